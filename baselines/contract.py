@@ -11,6 +11,7 @@ Optional attributes of a method say what cannot be seen from outside; those that
 - `sees_answers = True`: in training its target rules are part of its input. That a rule is missing there is then
   evidence against it, so it need not find the planted one.
 - `SPACE`: the ranges in which its parameters are tuned.
+- `UNAVAILABLE`: inherited parameters that it refuses unless they are left at their default, and why.
 """
 
 from __future__ import annotations
@@ -137,6 +138,9 @@ def _is_its_parameters(method: Method) -> Findings:
         yield f"{type(method).__name__} is not a frozen dataclass of its hyperparameters"
         return
     known = {field.name for field in dataclasses.fields(method)}
+    for name in getattr(type(method), "UNAVAILABLE", {}):
+        if name not in known:
+            yield f"UNAVAILABLE has {name!r}, which is not a parameter; there are: {', '.join(sorted(known))}"
     for name, (kind, *bounds) in getattr(type(method), "SPACE", {}).items():
         if name not in known:
             yield f"SPACE has {name!r}, which is not a parameter; there are: {', '.join(sorted(known))}"

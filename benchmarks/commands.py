@@ -142,7 +142,7 @@ def show_method(chosen: argparse.Namespace) -> int:
     """A method: what its module says of it, published numbers, and its parameters, those that are tuned first."""
     cls = registry.get(chosen.method)
     parameters = registry.parameters(chosen.method)
-    space = getattr(cls, "SPACE", {})
+    space, unavailable = getattr(cls, "SPACE", {}), getattr(cls, "UNAVAILABLE", {})
     say(f"{chosen.method}: {registry.summary(chosen.method)}")
     if formulation := formulation_of(chosen.method):
         federated = federated_method(chosen.method)
@@ -155,11 +155,14 @@ def show_method(chosen: argparse.Namespace) -> int:
     none = [] if formulation_of(chosen.method) is None else ["none on rules of homes that we know of"]
     for number in published_numbers(chosen.method) or none:
         say(f"    published, on other data: {number}")
-    for each in sorted(parameters, key=lambda each: each.name not in space):  # those that are tuned first
+    available = [each for each in parameters if each.name not in unavailable]
+    for each in sorted(available, key=lambda each: each.name not in space):  # those that are tuned first
         say(f"    {each.name}: {each.type} = {each.default!r}" + (f"  {each.meaning}" if each.meaning else ""))
         if each.name in space:
             kind, *bounds = space[each.name]
             say(f"        tuned: {kind}, " + (" or " if kind == "choice" else " to ").join(map(str, bounds)))
+    if unavailable:
+        say(f"    not available for {chosen.method}: {', '.join(sorted(unavailable))}")
     if not parameters:
         say("    no parameters")
     return 0

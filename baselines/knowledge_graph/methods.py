@@ -14,9 +14,9 @@ a rule with score s and sampled non-rules with scores s_i,
     -log sigmoid(s) - sum over i of p_i log sigmoid(-s_i),    p = softmax(alpha s_i), taken as constant.
 
 Three things differ from the papers. A triple counts once for each home that has it, so that common rules score higher.
-Non-rules are rules that the home could have but has not (`corrupted` is the papers' way: another trigger or action
-type). And a home has a vector u, which is added to h: what a type does as a trigger in this home. With learned vectors
-v_i = a_r + b_h + c_t, of the relation and the two types of each of its n rules, and o of the types that it owns,
+Non-rules are rules that the home could have but has not (`corrupted_triples` are the papers' way: another trigger or
+action type). And a home has a vector u, which is added to h: what a type does as a trigger in this home. With learned
+vectors v_i = a_r + b_h + c_t, of the relation and the two types of each of its n rules, and o of the types it owns,
 
     u = sum of v_i over its rules / sqrt(n + 1) + mean of o over its types.
 
@@ -73,7 +73,7 @@ class Sampler:
             Typed(trigger, relation, action),
             KnownRules.of(train, known, automations(train, items)),
             np.repeat(np.arange(train.n_homes), np.diff(known.indptr)),
-            None if method.corrupted else NonRules.of(train, items, owned=method.owned),
+            None if method.corrupted_triples else NonRules.of(train, items, owned=method.owned),
             method.non_rules,
         )
 
@@ -140,7 +140,7 @@ class KnowledgeGraph(ABC):
     dimension: int = 16  # d: complex numbers in a vector
     personal: bool = True  # homes have a vector; without, all homes get the same scores
     non_rules: int = 16  # sampled for each rule, anew in each epoch
-    corrupted: bool = False  # non-rules have another trigger or action type, and no home has them: the papers' way
+    corrupted_triples: bool = False  # the papers' non-rules: another trigger or action type, and no home has them
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     temperature: float = 1.0  # alpha: how much more high-scoring non-rules count; 0: all the same
     epochs: int = 10  # passes over all rules
@@ -153,8 +153,8 @@ class KnowledgeGraph(ABC):
         check_range(self.NAME, self, "at least 1", "dimension", "non_rules", "epochs", "batch_size")
         check_range(self.NAME, self, "at least 0", "temperature", "least_steps", "weight_decay")
         check_range(self.NAME, self, "above 0", "learning_rate")
-        if self.corrupted and not self.owned:
-            raise DataError(f"{self.NAME}: owned False has no effect with corrupted; leave it at True")
+        if self.corrupted_triples and not self.owned:
+            raise DataError(f"{self.NAME}: owned False has no effect with corrupted_triples; leave it at True")
 
     @property
     def gamma(self) -> float:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ from datasets.valid import ValidRules
 
 LISTS = ("", ", all", ", closed")  # what their metrics end with
 WHOLE = 128  # chunks: a larger home is scored in pieces, and twice
-SIDES = ("right", "left")  # where scores that are above begin, and those that are above or level
+SIDES: tuple[Literal["right"], Literal["left"]] = ("right", "left")  # where scores that are above begin, and those that are above or level
 LONGEST = 50  # end of the hit-rate curve
 HITS = (1, 3, 5, 10, 20, 50)  # points of the curve that homes and slices have as well
 SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, both ends included

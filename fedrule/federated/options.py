@@ -23,7 +23,7 @@ from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimiz
 from fedrule.federated.private import Privacy
 from fedrule.federated.robustness.aggregation import ASSUMED_ATTACKERS, TRIM, Aggregation, Aggregations
 from fedrule.federated.rounds import Engine, Weighting
-from fedrule.network.options import complete, derived
+from fedrule.network.options import check_available, complete, derived
 
 
 def default_server_rate(method: FederatedOptions) -> float:
@@ -43,6 +43,7 @@ class FederatedOptions:
 
     NAME: ClassVar[str]
     ALGORITHM: ClassVar[str] = "fedavg"  # of fedrule.federated.algorithm
+    UNAVAILABLE: ClassVar[dict[str, str]] = {}  # options that the method has no use for, and why
 
     # A rate that suits one server optimizer does not suit another. Momentum adds up 1 / (1 - 0.9) = 10 updates.
     SERVER_RATES: ClassVar[dict[str, float]] = {"plain": 1.0, "momentum": 0.1, "adam": 0.03, "yogi": 0.03}
@@ -75,6 +76,7 @@ class FederatedOptions:
 
     def __post_init__(self) -> None:
         complete(self)
+        check_available(self.NAME, self, self.UNAVAILABLE)
         check_range(self.NAME, self, "at least 1", "rounds", "local_steps")
         check_range(self.NAME, self, "above 0", "learning_rate", "server_rate")
         try:

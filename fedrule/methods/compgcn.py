@@ -32,7 +32,7 @@ from fedrule.methods.graphrule import GraphRule
 from fedrule.network.compgcn import CompGcn, Compositions
 from fedrule.network.complex_decoder import ComplexNetwork
 from fedrule.network.encoders import Sizes
-from fedrule.network.options import Biases, Direction, Encoders
+from fedrule.network.options import PAPERS_PRESETS, Biases, Direction, Encoders, one_encoder
 from fedrule.training.examples import NonRules
 from fedrule.training.losses import InfoNce, Objective
 
@@ -40,6 +40,12 @@ from fedrule.training.losses import InfoNce, Objective
 @dataclass(frozen=True)
 class CompGcnOptions(GraphMethod):
     """The options of `compgcn`, and of `fedcompgcn`, which is trained in the homes."""
+
+    UNAVAILABLE: ClassVar[dict[str, str]] = (
+        PAPERS_PRESETS
+        | one_encoder("compgcn")
+        | {"predictor_hidden": "is of the paper's predictor, in whose place is ComplEx"}
+    )
 
     hidden: int = 32  # size of the states of devices and relations, half real and half imaginary
     encoder: Encoders = "compgcn"  # no other; graphrule has compgcn with the paper's predictor
@@ -54,18 +60,11 @@ class CompGcnOptions(GraphMethod):
     temperature: float = 1.0  # of infonce: scores are divided by it
 
     def __post_init__(self) -> None:
-        if self.preset != "paper-text":
-            message = f"{self.NAME}: preset {self.preset!r} is for the paper's methods, e.g. graphrule and fedrule"
-            raise DataError(f"{message}; set single options of {self.NAME}")
-        if self.encoder != "compgcn":
-            raise DataError(f"{self.NAME}: encoder is compgcn, got {self.encoder!r}; for others use graphrule")
         if self.direction == "out":
             raise DataError(f"{self.NAME}: ComplEx reads the states that relations have with direction in or both")
         check_range(self.NAME, self, "above 0", "hidden", "temperature")
         if self.objective != "infonce" and self.temperature != 1:
             raise DataError(f"{self.NAME}: temperature has no effect with objective {self.objective!r}; leave it at 1")
-        if self.predictor_hidden:
-            raise DataError(f"{self.NAME}: predictor_hidden is of the paper's predictor, in whose place is ComplEx")
         super().__post_init__()
 
     @property

@@ -36,12 +36,12 @@ from baselines.knowledge_graph.gradients import KnownRules, Loss, Tables, Typed
 from baselines.knowledge_graph.model import KnowledgeGraphModel, ScoreFunction
 from baselines.method import check_range
 from baselines.registry import register
-from datasets.common.errors import unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes
 from fedrule.federated.rounds import Engine, Weighting
 from fedrule.federated.trainers.triples import TripleTrainer, layout_of
 from fedrule.federated.vectors import Vector
-from fedrule.methods.user_item.federated_items import ItemMethod
+from fedrule.methods.user_item.federated_items import NOISE, ItemMethod
 from fedrule.network.options import derived
 
 
@@ -61,7 +61,10 @@ class FedE(ItemMethod):
         "regularization": ("log", 1e-4, 0.1),
     }
     SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.0076, "yogi": 0.0076}
-    CLIENT_OPTIMIZERS: ClassVar[tuple[str, ...]] = ("sgd", "adam")  # kept-adam would move rows that are not held
+    UNAVAILABLE: ClassVar[dict[str, str]] = NOISE | dict.fromkeys(
+        ("clip", "aggregation", "trim", "assumed_attackers", "norm_bound", "norm_relative"),
+        "would change how many homes a row counts beside its numbers; rows are averaged over the homes that sent them",
+    )
 
     score: ScoreFunction = "complex"  # of a triple: rotate or complex
     dimension: int = 16  # d: complex numbers in a vector
@@ -85,6 +88,11 @@ class FedE(ItemMethod):
         if self.score not in get_args(ScoreFunction):
             raise unknown(f"score of {self.NAME}", self.score, get_args(ScoreFunction))
         super().__post_init__()
+
+    def _check_clients(self) -> None:
+        super()._check_clients()
+        if self.client_optimizer == "kept-adam":
+            raise DataError("client_optimizer kept-adam would move rows that a home does not hold; set sgd or adam")
 
     def engine(self) -> Engine:
         return replace(super().engine(), row_means=True)

@@ -317,6 +317,13 @@ class FedProx(Federated):
         return replace(super().hyperparameters(), proximal=self.proximal)
 
 
+# Of methods that always have corrections. With both lambdas 0 `fedrule` has none, and all of these.
+PRIVACY = dict.fromkeys(
+    ("epsilon", "noise_multiplier", "delta", "clip", "counts_share"),
+    "is for methods without corrections, by which the server learns more than an update: fedgnn, fedprox, fedrank",
+)
+
+
 @dataclass(frozen=True)
 class Corrected(Federated):
     """Methods whose clients carry a correction from round to round.
@@ -360,6 +367,7 @@ class FedGate(Corrected):
 
     NAME: ClassVar[str] = "fedgate"
     ALGORITHM: ClassVar[str] = "fedgate"
+    UNAVAILABLE: ClassVar[dict[str, str]] = PRIVACY
 
     def __post_init__(self) -> None:
         if self.predictor_rate not in (0, self.learning_rate):
@@ -374,6 +382,7 @@ class Scaffold(Corrected):
 
     NAME: ClassVar[str] = "scaffold"
     ALGORITHM: ClassVar[str] = "scaffold"
+    UNAVAILABLE: ClassVar[dict[str, str]] = PRIVACY
 
     control: Control = derived(default_control)  # from updates, or gradients, as unless given with client Adam
 

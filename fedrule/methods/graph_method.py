@@ -37,7 +37,7 @@ from fedrule.evidence.statistics import Statistics
 from fedrule.lazy import torch
 from fedrule.network.encoders import Parameters, Sizes
 from fedrule.network.network import LinkPredictor, Network
-from fedrule.network.options import ModelOptions, Supports, derived, needs_defaults
+from fedrule.network.options import ModelOptions, Supports, check_available, derived, needs_defaults
 from fedrule.network.score import GraphModel, Scorer
 from fedrule.network.terms import Context, CountBias, EvidenceNetwork, LearnedBias, Rooms, ScoreTerm
 from fedrule.training.examples import Examples, NonRules, SamplingOptions, n_non_rules
@@ -70,6 +70,7 @@ class GraphMethod(ModelOptions):
             if getattr(self, name) not in choices:
                 raise unknown(f"{name} of {self.NAME}", getattr(self, name), choices)
         self.complete()
+        check_available(self.NAME, self, self.UNAVAILABLE)
         check_range(self.NAME, self, "at least 1", "rounds", "per_rule")
         check_range(self.NAME, self, "at least 0", "candidates", "context", "draws", "evidence", "patience")
         check_range(self.NAME, self, "in [0, 1)", "dropout", "hidden_rules", "validation")

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
-from datasets.common.errors import DataError
 from fedrule.methods.graph_method import GraphMethod, Objectives
 from fedrule.methods.graphrule import GraphRule
-from fedrule.network.options import derived
+from fedrule.network.options import PAPERS_PRESETS, derived
 from fedrule.training.examples import NonRules
 
 
 @dataclass(frozen=True)
 class RankingOptions(GraphMethod):
     """The options of `graphrank`, and of `fedrank`, which is trained in the homes."""
+
+    UNAVAILABLE: ClassVar[dict[str, str]] = PAPERS_PRESETS
 
     hidden: int = 0  # size of the paper's network, e.g. 16; 0: none
     dropout: float = derived(lambda self: 0.3 if self.hidden or self.evidence else 0.0)  # helps where homes are few
@@ -33,12 +34,6 @@ class RankingOptions(GraphMethod):
     hidden_rules: float = 0.3
     evidence: int = 64
     words: bool = True
-
-    def __post_init__(self) -> None:
-        if self.preset != "paper-text":
-            message = f"{self.NAME}: preset {self.preset!r} is for the paper's methods, e.g. graphrule and fedrule"
-            raise DataError(f"{message}; set single options of {self.NAME}")
-        super().__post_init__()
 
 
 @register("graphrank")

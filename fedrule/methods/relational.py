@@ -33,7 +33,7 @@ from fedrule.methods.graph_method import Objectives
 from fedrule.methods.graphrule import GraphRule
 from fedrule.network.encoders import Parameters, uniform
 from fedrule.network.network import LinkPredictor, Network
-from fedrule.network.options import NETWORK, Direction, Encoders, derived
+from fedrule.network.options import NETWORK, PAPERS_PRESETS, Direction, Encoders, derived, one_encoder
 from fedrule.training.examples import NonRules
 
 if TYPE_CHECKING:
@@ -114,10 +114,6 @@ class RelationalOptions(GraphRule):
     least_steps: int = 200  # more rounds where few homes would have fewer steps; 0: never
 
     def __post_init__(self) -> None:
-        if self.preset != "paper-text":
-            raise DataError(f"{self.NAME}: preset {self.preset!r} is for the paper's methods; set single options")
-        if self.encoder != (only := type(self).encoder):
-            raise DataError(f"{self.NAME}: encoder must be {only!r}, got {self.encoder!r}; graphrule has all encoders")
         if self.decoder not in get_args(Decoders):
             raise unknown(f"decoder of {self.NAME}", self.decoder, get_args(Decoders))
         check_range(self.NAME, self, "at least 1", "hidden")
@@ -137,6 +133,7 @@ class RelationalGcn(RelationalOptions):
 
     NAME: ClassVar[str] = "rgcn"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE | {"num_bases": ("choice", 4, 8, 16)}
+    UNAVAILABLE: ClassVar[dict[str, str]] = PAPERS_PRESETS | one_encoder("rgcn")
 
     encoder: Encoders = "rgcn"  # nothing else
     num_bases: int = field(default=8, metadata=NETWORK)  # matrices that those of all relations are sums of
@@ -149,6 +146,7 @@ class HeterogeneousGnn(RelationalOptions):
 
     NAME: ClassVar[str] = "hetgnn"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE | {"heads": ("choice", 1, 2, 4)}
+    UNAVAILABLE: ClassVar[dict[str, str]] = PAPERS_PRESETS | one_encoder("hgt")
 
     encoder: Encoders = "hgt"  # nothing else
     hidden: int = 16  # size of hidden states and embeddings

@@ -39,11 +39,9 @@ from fedrule.evidence.statistics import Statistics
 from fedrule.methods.graphrule import GraphRule
 from fedrule.network.edge_sage import EdgeSageNetwork, RelationHalves
 from fedrule.network.network import Network
-from fedrule.network.options import NETWORK, Direction, Supports, needs_defaults
+from fedrule.network.options import NETWORK, PAPERS_PRESETS, Direction, one_encoder
 from fedrule.network.score import Scorer
 from fedrule.training.examples import ExampleSampler, Hide, NonRules
-
-TERMS = ("bias", "context", "evidence", "words")  # of other graph methods
 
 
 @register("sagerank")
@@ -60,6 +58,11 @@ class SageRank(GraphRule):
         "learning_rate": ("log", 0.0003, 0.01),
         "per_rule": ("choice", 1, 5, 20),
     }
+    UNAVAILABLE: ClassVar[dict[str, str]] = (
+        PAPERS_PRESETS
+        | one_encoder("sage")
+        | dict.fromkeys(("bias", "context", "evidence", "words"), "is a term of the score of other graph methods")
+    )
 
     hidden: int = 32  # size of embeddings, the second layer's units
     first_hidden: int = field(default=256, metadata=NETWORK)  # units of the first layer
@@ -78,15 +81,9 @@ class SageRank(GraphRule):
     least_steps: int = 400  # more rounds where few homes would have fewer steps; 0: never
 
     def __post_init__(self) -> None:
-        if self.preset != "paper-text":
-            raise DataError(f"{self.NAME}: preset {self.preset!r} is for the paper's methods; set single options")
         super().__post_init__()
         check_range(self.NAME, self, "at least 1", "hidden", "first_hidden", "edge_embedding")
         check_range(self.NAME, self, "at least 0", "min_count")
-        own = {"encoder": "sage"} | {name: needs_defaults(Supports.NUMPY)[name] for name in TERMS}
-        for name, only in own.items():
-            if getattr(self, name) != only:
-                raise DataError(f"{self.NAME} has no {name}, got {getattr(self, name)!r}; leave it at {only!r}")
 
     @property
     def sees_answers(self) -> bool:

@@ -57,7 +57,7 @@ class CompGcn:
     composition: Compositions = "subtract"
 
     def __post_init__(self) -> None:
-        refuse_options("compgcn", self.sizes, "messages", "self_loops", "heads")  # it has relations and loops anyway
+        refuse_options("compgcn", self.sizes)
         if self.composition not in get_args(Compositions):
             raise unknown("composition", self.composition, get_args(Compositions))
 

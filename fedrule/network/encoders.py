@@ -15,7 +15,7 @@ from datasets.common.errors import DataError, unknown
 from datasets.common.random import output
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
-from fedrule.network.options import EDGES, Direction, Messages
+from fedrule.network.options import EDGES, UNUSED, Direction, Encoders, Messages
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -109,7 +109,7 @@ class Sage:
     sizes: Sizes
 
     def __post_init__(self) -> None:
-        refuse_options("sage", self.sizes, "self_loops", "heads")  # a device's own state is there without a loop
+        refuse_options("sage", self.sizes)
 
     def initial(self, generator: torch.Generator) -> Parameters:
         sizes, edges = self.sizes, EDGES[self.sizes.direction]
@@ -201,7 +201,7 @@ class Gcn(Convolutions):
     """
 
     def __post_init__(self) -> None:
-        refuse_options("gcn", self.sizes, "messages", "heads")
+        refuse_options("gcn", self.sizes)
         Convolutions.__post_init__(self)
 
     def layer(self, inputs: int) -> nn.Module:
@@ -222,7 +222,7 @@ class Gat(Convolutions):
     """
 
     def __post_init__(self) -> None:
-        refuse_options("gat", self.sizes, "messages")
+        refuse_options("gat", self.sizes)
         if self.sizes.hidden % self.sizes.heads:
             raise DataError(f"encoder 'gat': hidden {self.sizes.hidden} is not divisible by heads {self.sizes.heads}")
         Convolutions.__post_init__(self)
@@ -281,11 +281,11 @@ def _inputs(theta: Parameters, homes: GraphBatch, n_types: int) -> Tensor:
     return torch.cat([types, theta["place"].index_select(0, homes.place.clamp(max=MAX_PLACES - 1))], dim=1)
 
 
-def refuse_options(encoder: str, sizes: Sizes, *names: str) -> None:
-    """An error for an option that the encoder does not have, unless it is at its default."""
+def refuse_options(encoder: Encoders, sizes: Sizes) -> None:
+    """An error for an option that the encoder has no use for, unless it is at its default."""
     for field in fields(sizes):
         value = getattr(sizes, field.name)
-        if field.name in names and value != field.default:
+        if field.name in UNUSED[encoder] and value != field.default:
             raise DataError(f"encoder {encoder!r} has no {field.name}, got {value!r}; leave it at {field.default!r}")
 
 

@@ -1,8 +1,8 @@
 """The options that decide what a graph model is, and what supports which of them; imports no torch.
 
 The one place where a model option is declared. Its metadata says how the rest of the code treats it; whoever needs to
-know asks `parameters_depend_on` or `needs_defaults`. Also the presets, and how options that are not given follow from
-them and from each other (`derived`).
+know asks `parameters_depend_on` or `needs_defaults`. Also the presets, how options that are not given follow from them
+and from each other (`derived`), and which a method refuses (`check_available`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+
+from datasets.common.errors import DataError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -24,6 +26,16 @@ Messages: TypeAlias = Literal["type", "relation"]
 # The edges that messages follow: from a rule's trigger to its action ("in"), or back. None at all leaves a device its
 # type only, the ablation of the graph.
 EDGES: dict[str, tuple[str, ...]] = {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}
+
+# What an encoder has no use for, since it is there anyway, or since nothing would change.
+UNUSED: dict[Encoders, tuple[str, ...]] = {
+    "sage": ("self_loops", "heads"),  # a device's own state is there without a loop
+    "gcn": ("messages", "heads"),
+    "gat": ("messages",),
+    "compgcn": ("messages", "self_loops", "heads"),  # it has relations and loops anyway
+    "rgcn": ("messages", "self_loops", "heads"),  # it has relations and W_0 anyway
+    "hgt": ("messages", "self_loops"),  # it has relations, and the gate keeps a state
+}
 
 
 class Supports(Flag):
@@ -73,9 +85,32 @@ def complete(options: DataclassInstance, preset: Mapping[str, object] | None = N
             object.__setattr__(options, each.name, value(options) if callable(value) else value)
 
 
+def check_available(method: str, options: DataclassInstance, unavailable: Mapping[str, str]) -> None:
+    """An error for an option that the method has no use for, with the reason, unless it is at its default."""
+    for each in fields(options):
+        if each.name in unavailable:
+            default = each.metadata.get("default", each.default)
+            default = default(options) if callable(default) else default
+            if (value := getattr(options, each.name)) != default:
+                message = f"{method}: {each.name} {value!r} {unavailable[each.name]}"
+                raise DataError(f"{message} (leave it at {default!r})")
+
+
+# What methods put into `UNAVAILABLE`: options that are refused unless they are left at their default, and why.
+PAPERS_PRESETS = {"preset": "is for the paper's methods, e.g. graphrule and fedrule; set single options"}
+
+
+def one_encoder(encoder: Encoders) -> dict[str, str]:
+    """What is not available where the encoder is always this one."""
+    unused = dict.fromkeys(UNUSED[encoder], f"is no option of encoder {encoder!r}")
+    return {"encoder": "is another method's; graphrule has all encoders"} | unused
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """What the score is made of: by default Algorithm 1 and the paper's predictor."""
+
+    UNAVAILABLE: ClassVar[dict[str, str]] = {}  # options that the method has no use for, and why
 
     preset: Presets = field(default="paper-text", metadata=ALWAYS)  # published sizes; paper: and its way of training
     hidden: int = derived(16, ALWAYS)  # size of hidden states and embeddings; 0: no network

@@ -45,7 +45,7 @@ class Rgcn:
     sizes: Sizes
 
     def __post_init__(self) -> None:
-        refuse_options("rgcn", self.sizes, "messages", "self_loops", "heads")  # it has relations and W_0 anyway
+        refuse_options("rgcn", self.sizes)
 
     def initial(self, generator: torch.Generator) -> Parameters:
         sizes, bases = self.sizes, self.sizes.num_bases
@@ -106,7 +106,7 @@ class Hgt:
     sizes: Sizes
 
     def __post_init__(self) -> None:
-        refuse_options("hgt", self.sizes, "messages", "self_loops")  # it has relations, and the gate keeps a state
+        refuse_options("hgt", self.sizes)
         if self.sizes.direction == "none":
             raise DataError("encoder 'hgt': direction 'none' leaves nothing to attend to; use encoder 'sage' for it")
         if self.sizes.hidden % self.sizes.heads:

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from baselines.contract import CLAUSES, PLANTED, RELATIONS, TYPES, all_pairs, ch
 from baselines.method import ignore
 from baselines.popularity import Popularity
 from baselines.registry import build, missing_extra, names
+from datasets.common.errors import DataError
 
 FEW = {"rounds": 10, "epochs": 10, "least_steps": 0, "trees": 10, "max_iter": 10}
 ENOUGH = {"rounds": 100, "epochs": 100, "least_steps": 100, "trees": 50, "max_iter": 50}  # to find the planted rule
@@ -51,6 +53,17 @@ def test_the_defaults_of_every_registered_method_lie_within_the_ranges_that_are_
     for option, (kind, *bounds) in getattr(type(method), "SPACE", {}).items():
         value = getattr(method, option)
         assert value in bounds if kind == "choice" else bounds[0] <= value <= bounds[1], (option, value, bounds)
+
+
+def test_every_registered_method_refuses_its_unavailable_options_with_the_reason(name):
+    method = build(name)
+    hints = get_type_hints(type(method))
+    for option, reason in getattr(type(method), "UNAVAILABLE", {}).items():
+        default = getattr(method, option)
+        others = [value for value in get_args(hints[option]) if value != default] or [default + 1]
+        for other in others:
+            with pytest.raises(DataError, match=f"^{name}: {option} {re.escape(f'{other!r} {reason}')}"):
+                type(method)(**{option: other})
 
 
 @pytest.mark.parametrize("solver", ["bpr", "logistic"])
@@ -317,6 +330,11 @@ class WrongSpace(Broken):
 
 
 @dataclass(frozen=True)
+class WrongUnavailable(Broken):
+    UNAVAILABLE: ClassVar[dict[str, str]] = {"epsilon": "is no option of it"}
+
+
+@dataclass(frozen=True)
 class EmptyRange(Broken):
     factors: int = 8
 
@@ -337,6 +355,7 @@ BROKEN = [
     (Thawed(), "is not a frozen dataclass"),
     (WrongSpace(), "SPACE has 'factor', which is not a parameter"),
     (WrongSpace(), "SPACE has 'integer' for factors"),
+    (WrongUnavailable(), "UNAVAILABLE has 'epsilon', which is not a parameter"),
     (EmptyRange(), "give the lowest and the highest value"),
     (WrongShape(), "training homes: scores have shape"),
     (Doubles(), "scores are float64; give float32"),

@@ -152,14 +152,16 @@ def plain_batch_loss(name, homes, x, batch, *, temperature, personal):
 
 
 @pytest.mark.parametrize("personal", [True, False])
-@pytest.mark.parametrize("corrupted", [True, False])
+@pytest.mark.parametrize("corrupted_triples", [True, False])
 @both
-def test_gradients_are_those_of_autograd_on_the_equations(name, corrupted, personal):
+def test_gradients_are_those_of_autograd_on_the_equations(name, corrupted_triples, personal):
     homes = planted_homes()
     place = np.arange(homes.n_rules) - np.searchsorted(homes.rules.home, homes.rules.home)
     homes = replace(homes, rules=replace(homes.rules, group=np.maximum(place - 1, 0)))
     _, rows = random_rows(homes, personal=personal)
-    sampler = Sampler.of(homes, Items.of(homes), replace(METHODS[name], corrupted=corrupted, non_rules=5))
+    sampler = Sampler.of(
+        homes, Items.of(homes), replace(METHODS[name], corrupted_triples=corrupted_triples, non_rules=5)
+    )
     batch = sampler.batch(np.arange(0, len(sampler.home), 2), np.random.default_rng(0))
     x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
     expected = plain_batch_loss(name, homes, x, batch, temperature=0.7, personal=personal)
@@ -222,7 +224,7 @@ def test_the_share_of_a_non_rule_is_taken_as_constant():
 def test_corrupted_rules_keep_their_relation_and_one_type_and_nobody_has_them():
     homes = planted_homes()
     items = Items.of(homes)
-    sampler = Sampler.of(homes, items, replace(METHODS["rotate"], corrupted=True, non_rules=50))
+    sampler = Sampler.of(homes, items, replace(METHODS["rotate"], corrupted_triples=True, non_rules=50))
     batch = sampler.batch(np.arange(5), np.random.default_rng(0))
     head, relation, tail = (column[batch.candidate] for column in batch.typed)
     assert (relation == relation[:, :1]).all()
@@ -260,12 +262,12 @@ def test_a_home_without_rules_is_scored_by_the_types_that_it_owns(name):
     assert not np.allclose(scores[0], scores[1])
 
 
-@pytest.mark.parametrize("corrupted", [False, True])
+@pytest.mark.parametrize("corrupted_triples", [False, True])
 @settings(max_examples=10, deadline=None)
 @given(some=random_homes())
-def test_any_homes_can_be_fitted_and_scored(corrupted, some):
+def test_any_homes_can_be_fitted_and_scored(corrupted_triples, some):
     for method in METHODS.values():
-        scores = fit(replace(method, corrupted=corrupted), some).score_pairs(some, *all_pairs(some))
+        scores = fit(replace(method, corrupted_triples=corrupted_triples), some).score_pairs(some, *all_pairs(some))
         assert not np.isinf(scores).any()
 
 
@@ -287,7 +289,7 @@ def test_few_rules_are_trained_on_for_as_many_steps_as_asked():
         ({"temperature": -1.0}, "rotate: temperature must be at least 0, got -1"),
         ({"margin": 0.0}, "rotate: margin must be above 0, got 0"),
         ({"learning_rate": 0.0}, "rotate: learning_rate must be above 0, got 0"),
-        ({"corrupted": True, "owned": False}, "owned False has no effect with corrupted"),
+        ({"corrupted_triples": True, "owned": False}, "owned False has no effect with corrupted_triples"),
     ],
 )
 def test_wrong_parameters_say_what_would_be_right(options, words):

@@ -111,6 +111,22 @@ def test_show_has_type_default_meaning_and_range_of_every_parameter(capsys):
     ]
 
 
+@pytest.mark.parametrize(
+    ("method", "refused", "available"),
+    [
+        ("sagerank", "bias, context, encoder, evidence, heads, preset, self_loops, words", "min_count"),
+        ("fedmf", "client_optimizer, delta, epsilon, local_steps, noise_multiplier", "clip"),
+    ],
+)
+def test_show_lists_no_option_that_the_method_refuses(capsys, method, refused, available):
+    assert main(["show", method]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"    not available for {method}: {refused}"
+    listed = {line.partition(":")[0].strip() for line in lines[:-1] if not line.startswith("    |")}
+    assert available in listed
+    assert listed.isdisjoint(refused.split(", "))
+
+
 @pytest.mark.parametrize("command", [["run", "smoke"], ["tune", "ease"]])
 def test_published_results_are_not_written_to(capsys, command):
     assert main([*command, "--results", "published"]) != 0

@@ -9,32 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from baselines.method import Fitted, OnRound, check_range, ignore
+from baselines.method import check_range
 from baselines.registry import register
 from datasets.homes import Homes
 from fedrule.evidence.evidence import Evidence
-from fedrule.evidence.features import NAMES
-from fedrule.methods.features.ranker import Boosting, FeatureModel, FoldedExamples, fit_trees
+from fedrule.methods.features.ranker import Boosting, FeatureRanker, FoldedExamples
 
 
 @register("graphfeatures")
 @dataclass(frozen=True)
-class GraphFeatures:
+class GraphFeatures(FeatureRanker):
     """Gradient-boosted trees on counts of similar rules of this home, this device and all homes."""
 
-    hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
-    folds: int = 5  # parts of the homes; the counts that one part learns from are those of the others
-    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
-    candidates: int = 300  # non-rules of each home with a target, among those that it could have
-    learning_rate: float = 0.05  # weight of each tree
-    max_iter: int = 120  # trees
-    max_leaf_nodes: int = 6  # of a tree
-    min_samples_leaf: int = 100  # candidates in a leaf
-    l2: float = 1.0  # pull of a leaf's value towards zero
-
-    log_odds: ClassVar[bool] = False
+    NAME: ClassVar[str] = "graphfeatures"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "hidden_rules": ("float", 0.1, 0.5),
         "candidates": ("int", 50, 500),
@@ -45,22 +32,24 @@ class GraphFeatures:
         "l2": ("log", 0.01, 100.0),
     }
 
+    candidates: int = 300  # non-rules of each home with a target, among those that it could have
+    max_iter: int = 120  # trees
+    max_leaf_nodes: int = 6
+    min_samples_leaf: int = 100
+    l2: float = 1.0  # pull of a leaf's value towards zero
+
     def __post_init__(self) -> None:
-        check_range("graphfeatures", self, "in (0, 1)", "hidden_rules")
-        check_range("graphfeatures", self, "above 0", "learning_rate")
-        check_range("graphfeatures", self, "at least 0", "l2")
-        check_range("graphfeatures", self, "at least 1", "draws", "candidates", "max_iter", "min_samples_leaf")
-        check_range("graphfeatures", self, "at least 2", "folds", "max_leaf_nodes")
+        super().__post_init__()
+        check_range(self.NAME, self, "at least 0", "l2")
+        check_range(self.NAME, self, "at least 1", "candidates", "max_iter")
 
     @property
     def examples(self) -> FoldedExamples:
         return FoldedExamples(self.hidden_rules, self.folds, self.draws, candidates=self.candidates)
 
-    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
-        """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        features, positive = self.examples.draw(train, rng, count=Evidence.of, n_features=len(NAMES))
-        ranker = Boosting(self.learning_rate, self.max_iter, self.max_leaf_nodes, self.min_samples_leaf, self.l2)
-        trees = fit_trees("graphfeatures", train, ranker, features, positive, rng)
-        fitted = FeatureModel("graphfeatures", train, Evidence.of(train), trees)
-        on_round(1, 1, fitted, {})
-        return fitted
+    @property
+    def learner(self) -> Boosting:
+        return Boosting(self.learning_rate, self.max_iter, self.max_leaf_nodes, self.min_samples_leaf, self.l2)
+
+    def count(self, homes: Homes) -> Evidence:
+        return Evidence.of(homes)

@@ -10,15 +10,16 @@ in Python", JMLR.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from baselines.method import Scores
+from baselines.method import OnRound, Scores, check_range, ignore
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.valid import ValidRules
 from fedrule.arrays import distinct_rows
@@ -74,10 +75,10 @@ class FoldedExamples:
         return self.draws_of(n_homes) * min(n_homes, MOST_HOMES)
 
     def draw(
-        self, train: Homes, rng: np.random.Generator, *, count: Callable[[Homes], Counts], n_features: int
+        self, train: Homes, rng: np.random.Generator, *, count: Callable[[Homes], Counts]
     ) -> tuple[Features, Mask]:
         """The features of candidates of all homes, and which of these are rules; `count` is called for each fold."""
-        features, positive = [np.zeros((0, n_features), dtype=np.float32)], [np.zeros(0, dtype=np.bool_)]
+        features, positive = list[Features](), [np.zeros(0, dtype=np.bool_)]
         order = rng.permutation(train.n_homes)
         fold = order % self.folds
         for number in range(min(self.folds, train.n_homes)):
@@ -97,7 +98,8 @@ class FoldedExamples:
                 valid = counts.valid.contains(trigger_type, action_type, relation)  # as when it recommends
                 features.append(counts.features(drawn.context, drawn.candidates.take(valid)))
                 positive.append(drawn.positive[valid])
-        return np.concatenate(features), np.concatenate(positive)
+        none = np.zeros((0, 0), dtype=np.float32)  # without homes
+        return np.concatenate(features or [none]), np.concatenate(positive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +152,53 @@ class ForestOdds:
         return np.asarray(np.log1p(self.n * p) - np.log1p(self.n * (1 - p)))
 
 
-def fit_trees(
-    name: str, train: Homes, ranker: Boosting | Forest, features: Features, positive: Mask, rng: np.random.Generator
-) -> Trees | None:
-    """None where there is nothing to tell apart, with a warning by the name of the method."""
-    if positive.all() or not positive.any():
-        log.warning("%s: %s has too few rules to learn from; all scores are 0", name, train.name)
-        return None
-    return ranker.fit(features, positive, rng)
+@dataclass(frozen=True)
+class FeatureRanker(ABC):
+    """A method whose trees rank candidates by features of what is counted over homes."""
+
+    NAME: ClassVar[str]
+    TYPED: ClassVar[bool] = False  # features are of typed rules
+    log_odds: ClassVar[bool] = False
+
+    hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
+    folds: int = 5  # parts of the homes; what one part learns from is counted over the others
+    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
+    learning_rate: float = 0.05  # of boosting: weight of each tree
+    max_leaf_nodes: int = 8  # of boosting: leaves of a tree
+    min_samples_leaf: int = 50  # candidates in a leaf
+
+    def __post_init__(self) -> None:
+        check_range(self.NAME, self, "in (0, 1)", "hidden_rules")
+        check_range(self.NAME, self, "above 0", "learning_rate")
+        check_range(self.NAME, self, "at least 1", "draws", "min_samples_leaf")
+        check_range(self.NAME, self, "at least 2", "folds", "max_leaf_nodes")
+
+    @property
+    @abstractmethod
+    def examples(self) -> FoldedExamples:
+        """What the trees learn from."""
+
+    @property
+    @abstractmethod
+    def learner(self) -> Boosting | Forest:
+        """Which trees."""
+
+    @abstractmethod
+    def count(self, homes: Homes) -> Counts:
+        """What gives candidates their features."""
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> FeatureModel:
+        """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
+        homes, model = (train.merged_types(), TypedFeatureModel) if self.TYPED else (train, FeatureModel)
+        features, positive = self.examples.draw(homes, rng, count=self.count)
+        trees = None
+        if positive.any() and not positive.all():
+            trees = self.learner.fit(features, positive, rng)
+        else:
+            log.warning("%s: %s has too few rules to learn from; all scores are 0", self.NAME, train.name)
+        fitted = model(self.NAME, train, self.count(homes), trees)
+        on_round(1, 1, fitted, {})
+        return fitted
 
 
 def log_odds(trees: Trees, features: Features) -> npt.NDArray[np.float64]:

@@ -28,14 +28,14 @@ import numpy as np
 import numpy.typing as npt
 
 from baselines.items import homes_with_both
-from baselines.method import Fitted, OnRound, check_range, ignore
+from baselines.method import check_range
 from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.features import Features
 from fedrule.evidence.rule_paths import PATHS, Path, RulePaths
-from fedrule.methods.features.ranker import Boosting, FoldedExamples, Forest, TypedFeatureModel, fit_trees
+from fedrule.methods.features.ranker import Boosting, FeatureRanker, FoldedExamples, Forest
 
 LENGTHS = (3, 5)  # of paths, in edges
 OTHERS = ("homes with the rule", "share of homes with both types", "rules of the home")  # features besides paths
@@ -43,21 +43,11 @@ OTHERS = ("homes with the rule", "share of homes with both types", "rules of the
 
 @register("recrules")
 @dataclass(frozen=True)
-class RecRules:
+class RecRules(FeatureRanker):
     """Trees on counts of paths through rules, homes and classes of rules (inspired by Corno et al. 2019)."""
 
-    length: int = 5  # of the longest paths, in edges: 3 or 5
-    ranker: Literal["boosting", "forest"] = "boosting"  # which trees
-    hidden_rules: float = 0.37  # probability that an automation is hidden from the features and a target
-    folds: int = 5  # parts of the homes; the paths that one part learns from lead through the others
-    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
-    non_rules: int = 68  # for each hidden rule, among those that the home could have
-    trees: int = 144  # of either ranker
-    min_samples_leaf: int = 56  # candidates in a leaf
-    learning_rate: float = 0.026  # of boosting: weight of each tree
-    max_leaf_nodes: int = 8  # of boosting: leaves of a tree
-
-    log_odds: ClassVar[bool] = False
+    NAME: ClassVar[str] = "recrules"
+    TYPED: ClassVar[bool] = True
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "length": ("choice", *LENGTHS),
         "ranker": ("choice", "boosting", "forest"),
@@ -69,11 +59,17 @@ class RecRules:
         "max_leaf_nodes": ("int", 3, 16),
     }
 
+    length: int = 5  # of the longest paths, in edges: 3 or 5
+    ranker: Literal["boosting", "forest"] = "boosting"  # which trees
+    hidden_rules: float = 0.37
+    non_rules: int = 68  # for each hidden rule, among those that the home could have
+    trees: int = 144  # of either ranker
+    min_samples_leaf: int = 56
+    learning_rate: float = 0.026
+
     def __post_init__(self) -> None:
-        check_range("recrules", self, "in (0, 1)", "hidden_rules")
-        check_range("recrules", self, "above 0", "learning_rate")
-        check_range("recrules", self, "at least 1", "draws", "non_rules", "trees", "min_samples_leaf")
-        check_range("recrules", self, "at least 2", "folds", "max_leaf_nodes")
+        super().__post_init__()
+        check_range(self.NAME, self, "at least 1", "non_rules", "trees")
         if self.length not in LENGTHS:
             raise DataError(f"recrules: length must be 3 or 5, got {self.length}")
 
@@ -81,21 +77,11 @@ class RecRules:
     def examples(self) -> FoldedExamples:
         return FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
 
-    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
-        """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        typed = train.merged_types()
-        features, positive = self.examples.draw(
-            typed, rng, count=self._graph, n_features=2 * len(paths_up_to(self.length)) + len(OTHERS)
-        )
-        trees = fit_trees("recrules", train, self._ranker(), features, positive, rng)
-        fitted = TypedFeatureModel("recrules", train, self._graph(typed), trees)
-        on_round(1, 1, fitted, {})
-        return fitted
-
-    def _graph(self, homes: Homes) -> RuleGraph:
+    def count(self, homes: Homes) -> RuleGraph:
         return RuleGraph.of(homes, paths_up_to(self.length))
 
-    def _ranker(self) -> Boosting | Forest:
+    @property
+    def learner(self) -> Boosting | Forest:
         if self.ranker == "forest":
             return Forest(self.trees, self.min_samples_leaf)
         return Boosting(self.learning_rate, self.trees, self.max_leaf_nodes, self.min_samples_leaf, l2=1.0)

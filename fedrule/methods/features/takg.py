@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
-from baselines.method import Fitted, OnRound, check_range, ignore
+from baselines.method import check_range
 from baselines.registry import register
 from datasets.homes import Array, Homes, Rules, runs
 from datasets.valid import ValidRules
@@ -45,7 +45,7 @@ from fedrule.evidence.counts import Column, ColumnReader, Columns, HomeFrequenci
 from fedrule.evidence.features import Features
 from fedrule.evidence.label_words import opposite_labels
 from fedrule.evidence.rule_paths import COLLABORATIVE, RulePaths, path_names
-from fedrule.methods.features.ranker import Boosting, FeatureModel, FoldedExamples, fit_trees
+from fedrule.methods.features.ranker import Boosting, FeatureRanker, FoldedExamples
 
 Similarity: TypeAlias = npt.NDArray[np.float32]
 
@@ -122,20 +122,10 @@ NAMES = (
 
 @register("takg")
 @dataclass(frozen=True)
-class TaKG:
+class TaKG(FeatureRanker):
     """Trees on a knowledge graph of triggers and actions, repeats and conflicts (inspired by Wu et al. 2020)."""
 
-    hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
-    folds: int = 5  # parts of the homes; the knowledge graph that one part learns from is that of the others
-    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
-    non_rules: int = 20  # for each hidden rule, among those that the home could have
-    learning_rate: float = 0.05  # weight of each tree
-    trees: int = 120  # how many
-    max_leaf_nodes: int = 8  # of a tree
-    min_samples_leaf: int = 50  # candidates in a leaf
-    l2: float = 1.0  # pull of a leaf's value towards zero
-
-    log_odds: ClassVar[bool] = False
+    NAME: ClassVar[str] = "takg"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "hidden_rules": ("float", 0.1, 0.5),
         "non_rules": ("int", 1, 100),
@@ -146,25 +136,25 @@ class TaKG:
         "l2": ("log", 0.01, 100.0),
     }
 
+    non_rules: int = 20  # for each hidden rule, among those that the home could have
+    trees: int = 120  # how many
+    l2: float = 1.0  # pull of a leaf's value towards zero
+
     def __post_init__(self) -> None:
-        check_range("takg", self, "in (0, 1)", "hidden_rules")
-        check_range("takg", self, "above 0", "learning_rate")
-        check_range("takg", self, "at least 0", "l2")
-        check_range("takg", self, "at least 1", "draws", "non_rules", "trees", "min_samples_leaf")
-        check_range("takg", self, "at least 2", "folds", "max_leaf_nodes")
+        super().__post_init__()
+        check_range(self.NAME, self, "at least 0", "l2")
+        check_range(self.NAME, self, "at least 1", "non_rules", "trees")
 
     @property
     def examples(self) -> FoldedExamples:
         return FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
 
-    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
-        """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        features, positive = self.examples.draw(train, rng, count=KnowledgeGraph.of, n_features=len(NAMES))
-        ranker = Boosting(self.learning_rate, self.trees, self.max_leaf_nodes, self.min_samples_leaf, self.l2)
-        trees = fit_trees("takg", train, ranker, features, positive, rng)
-        fitted = FeatureModel("takg", train, KnowledgeGraph.of(train), trees)
-        on_round(1, 1, fitted, {})
-        return fitted
+    @property
+    def learner(self) -> Boosting:
+        return Boosting(self.learning_rate, self.trees, self.max_leaf_nodes, self.min_samples_leaf, self.l2)
+
+    def count(self, homes: Homes) -> KnowledgeGraph:
+        return KnowledgeGraph.of(homes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

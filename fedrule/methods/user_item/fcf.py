@@ -35,7 +35,6 @@ import numpy as np
 from baselines.items import FactorModel, Items
 from baselines.method import check_range
 from baselines.registry import register
-from datasets.common.errors import DataError
 from datasets.homes import Homes
 from fedrule.federated.rounds import RoundReport
 from fedrule.federated.trainers.factors import FactorTrainer, LeastSquares
@@ -61,6 +60,9 @@ class FederatedCollaborativeFiltering(ItemMethod):
         "rounds": ("int", 30, 200),
     }
     SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.16, "yogi": 0.16}
+    UNAVAILABLE: ClassVar[dict[str, str]] = ItemMethod.UNAVAILABLE | {
+        "local_steps": "has no effect: a home sends one gradient in a round"
+    }
 
     rounds: int = 60
     local_steps: int = derived(1)  # a home sends one gradient in a round
@@ -75,11 +77,6 @@ class FederatedCollaborativeFiltering(ItemMethod):
         super().__post_init__()
         check_range(self.NAME, self, "at least 1", "factors", "alpha")
         check_range(self.NAME, self, "above 0", "regularization")
-
-    def _check_clients(self) -> None:
-        super()._check_clients()
-        if self.local_steps != 1:
-            raise DataError(f"a home sends one gradient in a round; set local_steps 1, got {self.local_steps}")
 
     def least_squares(self, train: Homes, items: Items) -> LeastSquares:
         """The loss of a home; n, the number of homes with rules, is known to the server."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from baselines.items import Items, UserItemModel
 from baselines.method import OnRound, ignore
-from datasets.common.errors import DataError
 from datasets.homes import Homes
 from fedrule.evidence.statistics import BYTES
 from fedrule.federated.checkpoint import Checkpoint
@@ -28,12 +27,18 @@ from fedrule.federated.rounds import RoundReport
 from fedrule.federated.trainers.trainer import Trainer
 from fedrule.federated.vectors import Vector
 
+NOISE = dict.fromkeys(
+    ("epsilon", "noise_multiplier", "delta"),
+    "is for an account that covers the updates of rounds, but not the list of items, which are the rules that some "
+    "home has; use ease, fedease or fedrank with epsilon, which count with noise",
+)
+
 
 @dataclass(frozen=True)
 class ItemMethod(FederatedOptions):
     """A user-item model trained in the homes: what leaves a home is an update of a table."""
 
-    CLIENT_OPTIMIZERS: ClassVar[tuple[str, ...]] = ("sgd",)  # of its trainer
+    UNAVAILABLE: ClassVar[dict[str, str]] = NOISE | {"client_optimizer": "has no effect: clients take plain steps"}
 
     @abstractmethod
     def trainer(self, train: Homes, items: Items, seed: int) -> Trainer:
@@ -46,22 +51,6 @@ class ItemMethod(FederatedOptions):
     @abstractmethod
     def model(self, train: Homes, items: Items, vector: Vector) -> UserItemModel:
         """The fitted model of a table."""
-
-    def _check_clients(self) -> None:
-        super()._check_clients()
-        if self.client_optimizer not in self.CLIENT_OPTIMIZERS:
-            known = " or ".join(self.CLIENT_OPTIMIZERS)
-            raise DataError(
-                f"clients take steps of {known}, not of {self.client_optimizer}; set client_optimizer {known}"
-            )
-
-    def _check_privacy(self) -> None:
-        super()._check_privacy()
-        if self.privacy.noisy:
-            raise DataError(
-                "epsilon and noise_multiplier cover the updates of rounds, but not the list of items, which are the "
-                "rules that some home has; use ease, fedease or fedrank with epsilon, which count with noise"
-            )
 
     def round_values(self, report: RoundReport, items: Items) -> dict[str, float]:  # noqa: ARG002  others use them
         """The row of a round in the history."""

@@ -80,7 +80,7 @@ class FederatedLightGcn(ItemMethod):
     non_rules: int = 2  # non-rules that each rule is ranked before, drawn anew each round
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     regularization: float = 0.01  # on the squared length of the embeddings that a step uses
-    pseudo_items: int = 0  # items with random gradients that a home sends beside its own
+    pseudo_items: int = 0  # items with random gradients that a home sends beside its own, at most all
     update_bound: float = 0.0  # each number of an update is clipped to it; 0: none
     laplace_noise: float = 0.0  # scale of the noise that a home adds to each number; 0: none
 
@@ -104,6 +104,11 @@ class FederatedLightGcn(ItemMethod):
         )
 
     def trainer(self, train: Homes, items: Items, seed: int) -> LocalGraphTrainer:
+        if self.pseudo_items > len(items):
+            raise DataError(
+                f"{self.NAME}: pseudo_items {self.pseudo_items} are more than the {len(items)} items of {train.name}, "
+                "the typed rules that some home has; set at most as many"
+            )
         non_rules = NonRules.of(train, items, owned=self.owned)
         return LocalGraphTrainer(items.matrix(train), automations(train, items), non_rules, self.local_graph(seed))
 

@@ -219,6 +219,14 @@ def test_a_home_that_hides_sends_rows_of_pseudo_items_and_numbers_within_the_bou
     assert np.abs(states[0].model - states[1].model).max() <= 0.1 + 1e-6
 
 
+def test_a_home_cannot_send_more_pseudo_items_than_there_are_items():
+    n_items = len(Items.of(HOMES))
+    played("fedlightgcn that hides", rounds=1, pseudo_items=n_items)
+    words = f"fedlightgcn: pseudo_items {n_items + 1} are more than the {n_items} items of {HOMES.name}"
+    with pytest.raises(DataError, match=words):
+        played("fedlightgcn that hides", rounds=1, pseudo_items=n_items + 1)
+
+
 def test_laplace_noise_has_its_distribution():
     # Of scale 1 the mean absolute value is 1, and half of the numbers are within log 2.
     drawn = laplace((np.arange(100_000) + 0.5) / 100_000)
@@ -322,9 +330,19 @@ def test_a_resumed_fit_equals_one_that_was_not_interrupted_bit_for_bit(name, tmp
     ("name", "options", "words"),
     [
         ("fcf", {"epsilon": 4.0, "clip": 0.1}, "but not the list of items"),
+        ("fedmf", {"epsilon": 4.0}, "epsilon 4.0 is for an account .*, but not the list of items"),
+        ("fedmf", {"delta": 1e-5}, "delta 1e-05 is for an account .*, but not the list of items"),
         ("fedlightgcn", {"noise_multiplier": 1.0, "clip": 0.1}, "but not the list of items"),
-        ("fcf", {"local_steps": 3}, "a home sends one gradient in a round; set local_steps 1, got 3"),
-        ("fedmf", {"client_optimizer": "adam"}, "clients take steps of sgd, not of adam"),
+        (
+            "fcf",
+            {"local_steps": 3},
+            r"local_steps 3 has no effect: a home sends one gradient in a round \(leave it at 1\)",
+        ),
+        (
+            "fedmf",
+            {"client_optimizer": "adam"},
+            r"client_optimizer 'adam' has no effect: clients take plain steps \(leave it at 'sgd'\)",
+        ),
         ("fcf", {"factors": 0}, "factors must be at least 1, got 0"),
         ("fcf", {"alpha": 0.5}, "alpha must be at least 1, got 0.5"),
         ("fcf", {"regularization": 0.0}, "regularization must be above 0, got 0.0"),

@@ -184,6 +184,8 @@ def test_methods_with_corrections_are_refused_with_the_reason(algorithm):
         ("fedgnn", {"counts_share": 0.5}, "counts_share is a share of epsilon"),
         ("fedrank", {"noise_multiplier": 1.0, "clip": 0.1}, "its counts over homes need a part of the budget"),
         ("fedrule", {"epsilon": 4.0, "clip": 0.1}, "methods without corrections"),
+        ("fedgate", {"epsilon": 4.0}, "fedgate: epsilon 4.0 is for methods without corrections"),
+        ("scaffold", {"clip": 0.1}, "scaffold: clip 0.1 is for methods without corrections"),
     ],
 )
 def test_options_that_cannot_be_private_are_refused_in_words(method, options, message):

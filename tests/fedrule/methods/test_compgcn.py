@@ -75,7 +75,7 @@ def test_homes_without_rules_one_home_and_no_rule_at_all(name, caplog):
 def test_options_without_an_effect_and_wrong_ones_are_refused(name):
     with pytest.raises(UnknownName, match=r"composition .sum.\. Known: correlate, multiply, subtract"):
         brief(name, composition="sum")
-    with pytest.raises(DataError, match=f"{name}: encoder is compgcn, got 'sage'; for others use graphrule"):
+    with pytest.raises(DataError, match=f"{name}: encoder 'sage' is another method's; graphrule has all encoders"):
         brief(name, encoder="sage")
     with pytest.raises(DataError, match="the states that relations have with direction in or both"):
         build(name, direction="out")
@@ -87,7 +87,7 @@ def test_options_without_an_effect_and_wrong_ones_are_refused(name):
         brief(name, temperature=0.0)
     with pytest.raises(DataError, match="temperature has no effect with objective 'bce'; leave it at 1"):
         brief(name, temperature=2.0, objective="bce")
-    with pytest.raises(DataError, match="predictor_hidden is of the paper's predictor"):
+    with pytest.raises(DataError, match="predictor_hidden 8 is of the paper's predictor"):
         brief(name, predictor_hidden=8)
     with pytest.raises(DataError, match="preset 'paper' is for the paper's methods"):
         brief(name, preset="paper")

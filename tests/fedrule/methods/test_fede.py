@@ -92,9 +92,11 @@ def test_homes_without_a_rule_leave_nothing_to_learn():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"epsilon": 4.0, "clip": 0.1}, "fede: .* but not the list of items"),
-        ({"noise_multiplier": 1.0, "clip": 0.1}, "fede: .* but not the list of items"),
-        ({"client_optimizer": "kept-adam"}, "fede: clients take steps of sgd or adam, not of kept-adam"),
+        ({"epsilon": 4.0}, r"fede: epsilon 4.0 is for an account .* but not the list of items"),
+        ({"noise_multiplier": 1.0, "clip": 0.1}, "fede: noise_multiplier 1.0 .* but not the list of items"),
+        ({"clip": 0.1}, "fede: clip 0.1 would change how many homes a row counts beside its numbers"),
+        ({"aggregation": "median"}, "fede: aggregation 'median' would change how many homes a row counts"),
+        ({"client_optimizer": "kept-adam"}, "fede: client_optimizer kept-adam would move rows .* set sgd or adam"),
         ({"score": "distmult"}, "score of fede"),
         ({"non_rules": 0}, "fede: non_rules must be at least 1, got 0"),
         ({"margin": 0.0}, "fede: margin must be above 0, got 0"),

@@ -106,9 +106,12 @@ def test_a_trained_model_recommends_rules_of_learned_relations_and_is_not_taken_
         ({"first_hidden": 0}, "sagerank: first_hidden must be at least 1, got 0"),
         ({"edge_embedding": 0}, "sagerank: edge_embedding must be at least 1, got 0"),
         ({"min_count": -1}, "sagerank: min_count must be at least 0, got -1"),
-        ({"encoder": "gcn"}, "sagerank has no encoder, got 'gcn'; leave it at 'sage'"),
-        ({"evidence": 4}, "sagerank has no evidence, got 4; leave it at 0"),
-        ({"bias": "counts"}, "sagerank has no bias, got 'counts'; leave it at 'none'"),
+        (
+            {"encoder": "gcn"},
+            r"sagerank: encoder 'gcn' is another method's; graphrule has all encoders \(leave it at 'sage'\)",
+        ),
+        ({"evidence": 4}, r"sagerank: evidence 4 is a term of the score of other graph methods \(leave it at 0\)"),
+        ({"bias": "counts"}, "sagerank: bias 'counts' is a term of the score of other graph methods"),
         ({"preset": "paper"}, "sagerank: preset 'paper' is for the paper's methods"),
     ],
 )

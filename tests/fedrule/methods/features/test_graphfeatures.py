@@ -26,7 +26,7 @@ def fit(method, train, seed=0):
 def test_counts_do_not_tell_a_home_whether_it_was_counted():
     # In one fold all candidates of one typed rule see the same homes, whether they are rules or not.
     examples = FoldedExamples(hidden=0.3, folds=3, draws=20, candidates=300)
-    drawn = examples.draw(planted_homes(), np.random.default_rng(0), count=Evidence.of, n_features=len(NAMES))
+    drawn = examples.draw(planted_homes(), np.random.default_rng(0), count=Evidence.of)
     features, positive = drawn
     have, both = (NAMES.index(name) for name in ("homes with the typed rule", "homes that own both types"))
     rules, others = ({tuple(row) for row in features[which][:, [have, both]]} for which in (positive, ~positive))

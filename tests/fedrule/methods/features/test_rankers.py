@@ -164,6 +164,6 @@ def test_of_many_homes_fewer_examples_are_drawn(most, n_drawn, monkeypatch):
             seen.append(homes.n_homes)
             return np.zeros((len(candidates), 1), dtype=np.float32)
 
-    features, positive = examples.draw(train, np.random.default_rng(0), count=Recorded, n_features=1)
+    features, positive = examples.draw(train, np.random.default_rng(0), count=Recorded)
     assert sum(seen) == n_drawn
     assert len(features) == len(positive) > 0

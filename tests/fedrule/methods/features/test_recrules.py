@@ -61,8 +61,7 @@ def test_paths_never_lead_through_the_rules_that_are_to_be_found():
     rules = [PLANTED, ("MotionSensor", 1, "Light")]
     train = toy_homes([ToyHome(n, owned, (rules[n % 2],)) for n in range(20)])
     examples = FoldedExamples(hidden=0.5, folds=4, draws=5)
-    n_features = 2 * len(PATHS) + len(OTHERS)
-    features, positive = examples.draw(train, np.random.default_rng(0), count=graph, n_features=n_features)
+    features, positive = examples.draw(train, np.random.default_rng(0), count=graph)
     assert positive.any()
     by_rules = [at for at, path in enumerate(PATHS) if path[1] == "rule"]
     assert not features[positive][:, by_rules].any()
