@@ -54,7 +54,8 @@ from datasets.valid import ValidRules
 
 LISTS = ("", ", all", ", closed")  # what their metrics end with
 WHOLE = 128  # chunks: a larger home is scored in pieces, and twice
-SIDES: tuple[Literal["right"], Literal["left"]] = ("right", "left")  # where scores that are above begin, and those that are above or level
+# Where scores that are above begin, and those that are above or level.
+SIDES: tuple[Literal["right"], Literal["left"]] = ("right", "left")
 LONGEST = 50  # end of the hit-rate curve
 HITS = (1, 3, 5, 10, 20, 50)  # points of the curve that homes and slices have as well
 SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, both ends included
