@@ -141,6 +141,13 @@ def _parser() -> argparse.ArgumentParser:
     restore.add_argument("--file", type=Path, metavar="FILE", help=about)
     share(restore, "--results")
 
+    about = "does one seed of each method and data set come out again with the code of now? then all of them count"
+    reproduce = command("reproduce", "reproduce_results", about)
+    reproduce.add_argument("--methods", type=comma_separated, metavar="A,B", help="these only (default all)")
+    about = "runs at the same time, each in its own process (default 1)"
+    reproduce.add_argument("--jobs", type=count, default=1, metavar="N", help=about)
+    share(reproduce, "--results", "--quiet")
+
     evaluate = command("evaluate", "evaluate_lists", "evaluate the rank lists of another tool")
     about = "CSV or Parquet with user, trigger_device, trigger_state, action, action_device and rank, or a submission "
     about += "to the Wyze challenge (user_id, rule, rank)"

@@ -30,6 +30,7 @@ from benchmarks.runs.experiment import (
     split_options,
     users_of,
 )
+from benchmarks.runs.reproduce import outdated, reproduce
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_data, read_suite
 from datasets.common.cli import say
@@ -99,6 +100,34 @@ def restore_results(chosen: argparse.Namespace) -> int:
     if found.unmatched:
         say(f"{found.unmatched} left out: published without their data, so nobody can tell which home is which")
     return 0
+
+
+def reproduce_results(chosen: argparse.Namespace) -> int:
+    """Run one seed of each group of results of other code again; exit code 1 if one does not come out again."""
+    folder = _folder_to_write(chosen.results)
+    for method in chosen.methods or []:
+        registry.get(method)
+    groups = outdated(folder, chosen.methods or ())
+    if not groups:
+        say(f"{folder} has no result of other code")
+        return 0
+    same = changed = impossible = 0
+    for found in reproduce(groups, Store(folder), jobs=chosen.jobs, quiet=chosen.quiet):
+        if found.same:
+            same += len(found.group.runs)
+        elif found.problem:
+            impossible += len(found.group.runs)
+            say(f"not made again: {found.group}: {found.problem}")
+        else:
+            changed += len(found.group.runs)
+            say(f"changed: {found.group}: {found.difference}")
+    say(
+        f"{same} results count as made by the code of now, {changed} come out otherwise, {impossible} could not be "
+        f"made again, in {folder}"
+    )
+    if changed or impossible:
+        say("`python -m benchmarks run SUITE` makes those again that are in a suite.")
+    return 1 if changed or impossible else 0
 
 
 def _is_real(data: str) -> bool:

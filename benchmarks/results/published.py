@@ -242,11 +242,11 @@ def significant(values: Array, digits: int) -> Array:
 
 def _run(run: Result) -> Json:
     """The JSON of a run with the part of its summary and history that is published."""
-    summary = {name: _rounded(value) for name, value in run.summary.items() if _is_published(name, run.suffix)}
+    summary = {name: rounded(value) for name, value in run.summary.items() if _is_published(name, run.suffix)}
     every = max(len(run.history) // ROUNDS, 1)
     history = [
         {
-            name: _rounded(value)
+            name: rounded(value)
             for name, value in row.items()
             if at % every == 0 or at + 1 == len(run.history) or _kept(name)
         }
@@ -268,7 +268,8 @@ def _kept(name: str) -> bool:
     return name in EVERY_ROUND or name.startswith(("train_", "validation_", "test_"))
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """As summaries and histories are published."""
     return float(f"{value:.{DIGITS}g}")
 
 
