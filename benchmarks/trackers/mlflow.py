@@ -33,6 +33,8 @@ from mlflow import MlflowClient  # noqa: E402
 from mlflow.entities import Metric, Param, Run, RunTag, ViewType  # noqa: E402
 from mlflow.exceptions import MlflowException  # noqa: E402
 from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException  # noqa: E402
+from mlflow.utils.file_utils import local_file_uri_to_path  # noqa: E402
+from mlflow.utils.uri import is_local_uri  # noqa: E402
 
 from benchmarks.trackers.tracked_run import TrackedRun  # noqa: E402
 from datasets.common.errors import DataError  # noqa: E402
@@ -54,6 +56,8 @@ class MlflowTracker:
             logging.getLogger(logger).setLevel(logging.WARNING)
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # each try; we say it once
         self.uri = uri
+        local = is_local_uri(uri)
+        self._folder = Path(local_file_uri_to_path(uri)) if local else None
         self._experiment: str | None = None  # its id, once it is known
         self._digests: dict[str, str] | None = None  # hash -> digest of the runs that were there at first
         try:
@@ -68,9 +72,11 @@ class MlflowTracker:
 
     def has(self, run: TrackedRun) -> bool:
         """Whether the store has this result."""
-        if self._digests is None:  # one listing is faster than a search for each of hundreds of results
+        if (
+            self._digests is None and self._folder is None
+        ):  # one listing is faster than a search for each of hundreds of results
             self._digests = {run.data.tags[HASH]: run.data.tags.get(DIGEST, "") for run in self._runs(f"{HASH} != ''")}
-        found = self._digests.get(run.hash) == run.digest
+        found = self._digests is not None and self._digests.get(run.hash) == run.digest
         return found or any(each.data.tags.get(DIGEST) == run.digest for each in self._same(run))
 
     def send(self, run: TrackedRun) -> None:
@@ -105,7 +111,13 @@ class MlflowTracker:
             self._client.delete_run(each.info.run_id)
 
     def _same(self, run: TrackedRun) -> list[Run]:
-        return list(self._runs(f"{HASH} = '{run.hash}'"))
+        """The runs of the same key, complete or not."""
+        if self._folder is None:
+            return list(self._runs(f"{HASH} = '{run.hash}'"))
+        # MLflow's own search reads every number of every run of a folder, which takes hours for hundreds of results.
+        tags = (self._folder / self._id).glob(f"*/tags/{HASH}")
+        found = [self._client.get_run(tag.parents[1].name) for tag in tags if tag.read_text() == run.hash]
+        return [each for each in found if each.info.lifecycle_stage == "active"]
 
     def _runs(self, tag: str) -> Iterator[Run]:
         """The runs of the experiment with a tag."""

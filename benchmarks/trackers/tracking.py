@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -140,8 +141,9 @@ class Destination:
 
     def _fail(self, error: Exception) -> None:
         text = error_line(str(error))
-        _, _, cause = text.rpartition("Caused by ")  # urllib3 puts what matters last, in brackets
-        self.reason = cause.rstrip("()'\"") if cause != text else f"{type(error).__name__}: {text}"
+        # urllib3 puts what matters last: "... (Caused by NewConnectionError("HTTPConnection(...): Failed to ..."))"
+        cause = re.search(r"Caused by \w+\(.*?\): (.*?)[\"')]*$", text)
+        self.reason = cause[1] if cause else f"{type(error).__name__}: {text}"
 
 
 class Tracking:
