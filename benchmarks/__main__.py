@@ -11,6 +11,7 @@ from datasets.common.cli import add_import, comma_separated, count, import_all, 
 from datasets.common.environment import set_threads
 
 DATA = "NAME[:KEY=VALUE,...]"
+TRACKERS = "mlflow:URI (http://host:5000, sqlite:///mlflow.db or a folder) or tensorboard:DIR"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -111,6 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--checkpoints", type=_count_or_zero, default=0, metavar="N", help=about)
     about = "their number, or a list: 5 is 0,1,2,3,4"
     run.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
+    about = f"also write each finished run to an experiment tracker: {TRACKERS}; may be given several times"
+    run.add_argument("--track-to", action="append", default=[], metavar="TRACKER", help=about)
     share(run, "--set", "--results", "--quiet")
 
     command("list", "list_methods", "every method, one line each, by formulation")
@@ -130,6 +133,12 @@ def _parser() -> argparse.ArgumentParser:
     about += "what each run is, with all parameters"
     curves.add_argument("--out", type=Path, metavar="FILE.csv", help=about)
     select(curves, SELECTION)
+
+    track = command("track", "track_results", "write stored results to an experiment tracker, each of them once")
+    about = f"{TRACKERS}; may be given several times"
+    track.add_argument("--to", action="append", required=True, metavar="TRACKER", help=about)
+    select(track, {"--protocol": FILTERS["--protocol"]} | SELECTION)
+    share(track, "--quiet")
 
     publish = command("publish", "publish_results", "write a folder of results as one small file, without the data")
     publish.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")

@@ -33,10 +33,12 @@ from benchmarks.runs.experiment import (
 from benchmarks.runs.reproduce import outdated, reproduce
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_data, read_suite
+from benchmarks.trackers.tracking import Tracking
 from datasets.common.cli import say
 from datasets.common.errors import DataError, counted, install_hint, unknown
 from datasets.common.files import atomic_file
 from datasets.common.options import read_assignments
+from datasets.common.progress import progress
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS
 
@@ -57,8 +59,9 @@ def run_suite(chosen: argparse.Namespace) -> int:
     for method in sorted(given.keys() - {each.method for each in experiments}):
         raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
     store = Store(_folder_to_write(chosen.results))
+    tracking = Tracking(chosen.track_to, store.folder)
     how = {name: getattr(chosen, name) for name in ("jobs", "threads", "quiet", "checkpoints")}
-    outcome = run_all(experiments, store=store, **how)
+    outcome = run_all(experiments, store=store, on_result=tracking.send, **how)
     for board in boards(outcome.finished):
         show_board(board, board.headline)
     say(f"{outcome.made} results made, {len(outcome.finished) - outcome.made} were there, in {store.folder}")
@@ -66,6 +69,8 @@ def run_suite(chosen: argparse.Namespace) -> int:
         say(line)
     if marked := sum(bool(sign_of([result])) for result in outcome.finished):
         say(f"{SIGN} {marked} of {len(outcome.finished)} results are of a training that went wrong; see above.")
+    for line in tracking.finish([*outcome.finished, *outcome.failed]):
+        say(line)
     for run in outcome.elsewhere:
         say(f"running in another process: {run}")
     for result in outcome.failed:
@@ -73,6 +78,20 @@ def run_suite(chosen: argparse.Namespace) -> int:
     if outcome.failed:
         say("The full errors are in the .failed.json files; the same command tries these runs again.")
     return 1 if outcome.failed else 0
+
+
+def track_results(chosen: argparse.Namespace) -> int:
+    """Send a folder of results to trackers; those that a tracker has are not sent again."""
+    folder = shown_results(chosen.results)
+    tracking = Tracking(chosen.to, chosen.results or folder)
+    results = [*_filtered(chosen, load_results(folder)), *_filtered(chosen, load_failures(folder))]
+    with progress(len(results), "run", quiet=chosen.quiet) as bar:
+        for result in results or _results(chosen):  # which says what is wrong where there are none
+            tracking.send(result)
+            bar.step()
+    for line in tracking.finish(results):
+        say(line)
+    return 0 if tracking.complete else 1
 
 
 def publish_results(chosen: argparse.Namespace) -> int:

@@ -218,7 +218,7 @@ COMMAND = re.compile(
     re.MULTILINE,
 )
 # Options of other programs.
-OTHERS = {"--benchmark-only", "--scale", "--storage", "--all-files", "--node-config"}
+OTHERS = {"--benchmark-only", "--scale", "--storage", "--all-files", "--node-config", "--backend-store-uri", "--logdir"}
 
 
 def _main(module: str):

@@ -21,7 +21,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -64,6 +64,11 @@ class Outcome:
     elsewhere: list[str] = field(default_factory=list)  # running in another process
 
 
+def ignore_result(result: Result) -> None:
+    """Nobody is to be told of a result."""
+    del result
+
+
 def run_all(
     experiments: Sequence[Experiment],
     *,
@@ -72,10 +77,12 @@ def run_all(
     threads: int = 1,
     quiet: bool = False,
     checkpoints: int = 0,
+    on_result: Callable[[Result], None] = ignore_result,
 ) -> Outcome:
     """Run what is not finished; Ctrl-C ends the running ones and comes through as KeyboardInterrupt.
 
-    With `checkpoints` every so many rounds, killed runs are resumed; see `benchmarks.runs.run`.
+    With `checkpoints` every so many rounds, killed runs are resumed; see `benchmarks.runs.run`. `on_result` is called
+    with each result once it is stored, a failure too, but not with those that were finished before.
     """
     refuse_bad_interval("checkpoints", checkpoints)
     if not experiments:
@@ -93,7 +100,7 @@ def run_all(
             turns = Turns(tasks)
             futures = [pool.submit(_run_next, turns, workers, store, threads, checkpoints, bar) for _ in tasks]
             try:
-                _collect(futures, bar, outcome)
+                _collect(futures, bar, outcome, on_result)
             except BaseException:
                 for future in futures:
                     future.cancel()
@@ -184,7 +191,9 @@ def _run(
         return list(found.values()), made
 
 
-def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Outcome) -> None:
+def _collect(
+    futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Outcome, on_result: Callable[[Result], None]
+) -> None:
     for future in as_completed(futures):
         done = future.result()
         bar.step()
@@ -202,6 +211,7 @@ def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Out
             else:
                 outcome.failed.append(result)
                 log.warning("failed: %s: %s", result.key, result.failure)
+            on_result(result)
 
 
 class TemplateKey(NamedTuple):
