@@ -43,26 +43,21 @@ class Kind(NamedTuple):
 
     module: str  # of ours
     tracker: str  # its class there
-    packages: tuple[str, ...]
-    install: str  # the extra with these packages, and the command
+    packages: tuple[str, ...]  # of the extra track
     example: str
 
 
-# MLflow takes no newer cachetools than 7, so that it has pins of its own.
-MLFLOW = 'the extra track: pip install -c constraints-track.txt -e ".[track]"'
 KINDS = {
     "mlflow": Kind(
         "benchmarks.trackers.mlflow",
         "MlflowTracker",
         ("mlflow", "sqlalchemy", "alembic"),
-        MLFLOW,
         "mlflow:sqlite:///mlflow.db",
     ),
     "tensorboard": Kind(
         "benchmarks.trackers.tensorboard",
         "TensorBoardTracker",
         ("tensorboard",),
-        install_hint("tensorboard"),
         "tensorboard:DIR",
     ),
 }
@@ -77,7 +72,7 @@ def open_tracker(address: str) -> Tracker:
     if not place:
         raise DataError(f"{address}: no place to write to; write e.g. {kind.example}")
     if any(importlib.util.find_spec(package) is None for package in kind.packages):
-        raise DataError(f"{address} needs {kind.install}")
+        raise DataError(f"{address} needs {install_hint('track')}")
     tracker: Tracker = getattr(importlib.import_module(kind.module), kind.tracker)(place)
     return tracker
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import socket
 
 import pytest
@@ -21,10 +22,20 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A database without runs: MLflow takes seconds to make its tables."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path
+
+
 @pytest.fixture(params=["sqlite", "folder"])
-def uri(request, tmp_path, monkeypatch):
+def uri(request, tables, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    return f"sqlite:///{tmp_path}/mlflow.db" if request.param == "sqlite" else str(tmp_path / "mlruns")
+    if request.param == "folder":
+        return str(tmp_path / "mlruns")
+    return f"sqlite:///{shutil.copy(tables, tmp_path)}"
 
 
 def send(uri, results):
