@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = command("run", "run_suite", "make the missing results of a suite")
     suites = "smoke, default, rivals, challenge, paper, graph, gnn, ablations, rooms, federated, federated-options, "
-    suites += "faults, privacy, robustness, tuning, or a TOML file"
+    suites += "faults, privacy, robustness, sizes, tuning, or a TOML file"
     run.add_argument("suite", metavar="SUITE", help=suites)
     run.add_argument("--methods", type=comma_separated, metavar="A,B", help="these instead of the suite's")
     about = "runs at the same time, each in its own process (default 1)"
@@ -118,6 +118,10 @@ def _parser() -> argparse.ArgumentParser:
 
     command("list", "list_methods", "every method, one line each, by formulation")
     share(command("show", "show_method", "the parameters of a method with type, default and meaning"), "method")
+    about = "write what our methods say of themselves to a file, for the report"
+    describe = command("describe", "describe_methods", about)
+    about = "the file to write (default benchmarks/results/methods.json)"
+    describe.add_argument("--out", type=Path, metavar="FILE", help=about)
 
     compare = command("compare", "show_comparison", "is A significantly better than B?")
     compare.add_argument("a", metavar="A")

@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric
 from benchmarks.results.curves import curves_table, runs_table
+from benchmarks.results.descriptions import FILE as DESCRIPTIONS
+from benchmarks.results.descriptions import MethodDescription, ParameterDescription, write_descriptions
 from benchmarks.results.formulations import FORMULATIONS, OTHER, federated_method, formulation_of
 from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
 from benchmarks.results.papers import published_numbers
@@ -190,30 +193,70 @@ def show_method(chosen: argparse.Namespace) -> int:
     """A method: what its module says of it, published numbers, and its parameters, those that are tuned first."""
     cls = registry.get(chosen.method)
     parameters = registry.parameters(chosen.method)
-    space, unavailable = getattr(cls, "SPACE", {}), getattr(cls, "UNAVAILABLE", {})
+    tuned, available = _tuned(cls), _available(cls, parameters)
     say(f"{chosen.method}: {registry.summary(chosen.method)}")
     if formulation := formulation_of(chosen.method):
         federated = federated_method(chosen.method)
         more = f"; all data in one place: {', '.join(federated.twins)}" if federated else ""
         place = f"federated; leaves a home: {federated.leaves}{more}" if federated else "all data in one place"
         say(f"    {formulation.name}, {place}")
-    about = inspect.getdoc(sys.modules[cls.__module__]) or ""
-    for line in about.splitlines():
+    for line in _module_doc(cls).splitlines():
         say(f"    | {line}".rstrip())
     none = [] if formulation_of(chosen.method) is None else ["none on rules of homes that we know of"]
     for number in published_numbers(chosen.method) or none:
         say(f"    published, on other data: {number}")
-    available = [each for each in parameters if each.name not in unavailable]
-    for each in sorted(available, key=lambda each: each.name not in space):  # those that are tuned first
+    for each in sorted(available, key=lambda each: each.name not in tuned):  # those that are tuned first
         say(f"    {each.name}: {each.type} = {each.default!r}" + (f"  {each.meaning}" if each.meaning else ""))
-        if each.name in space:
-            kind, *bounds = space[each.name]
-            say(f"        tuned: {kind}, " + (" or " if kind == "choice" else " to ").join(map(str, bounds)))
-    if unavailable:
-        say(f"    not available for {chosen.method}: {', '.join(sorted(unavailable))}")
+        if each.name in tuned:
+            say(f"        tuned: {tuned[each.name]}")
+    if unavailable := sorted({each.name for each in parameters} - {each.name for each in available}):
+        say(f"    not available for {chosen.method}: {', '.join(unavailable)}")
     if not parameters:
         say("    no parameters")
     return 0
+
+
+def _available(cls: type, parameters: Sequence[registry.Parameter]) -> list[registry.Parameter]:
+    """The parameters that a method does not refuse whatever the others are."""
+    refused: dict[str, str] = getattr(cls, "UNAVAILABLE", {})
+    return [each for each in parameters if each.name not in refused]
+
+
+def _tuned(cls: type) -> dict[str, str]:
+    """Parameter -> the range in which `tune` searches, in words."""
+    space: dict[str, tuple[object, ...]] = getattr(cls, "SPACE", {})
+    return {
+        name: f"{kind}, " + (" or " if kind == "choice" else " to ").join(map(str, bounds))
+        for name, (kind, *bounds) in space.items()
+    }
+
+
+def _module_doc(cls: type) -> str:
+    return inspect.getdoc(sys.modules[cls.__module__]) or ""
+
+
+def describe_methods(chosen: argparse.Namespace) -> int:
+    """Write what the methods of this repository say of themselves to a file, for readers of results."""
+    file = chosen.out or DESCRIPTIONS
+    found = method_descriptions()
+    write_descriptions(found, file)
+    say(f"{file}: {len(found)} methods")
+    return 0
+
+
+def method_descriptions() -> dict[str, MethodDescription]:
+    """Every method of this repository in words; they are imported."""
+    return {name: _description(name) for name in sorted(registry.listed())}
+
+
+def _description(name: str) -> MethodDescription:
+    cls = registry.get(name)
+    tuned = _tuned(cls)
+    parameters = {
+        each.name: ParameterDescription(each.type, each.meaning, tuned.get(each.name, ""))
+        for each in _available(cls, registry.parameters(name))
+    }
+    return MethodDescription(registry.summary(name), _module_doc(cls), parameters)
 
 
 def check(chosen: argparse.Namespace) -> int:

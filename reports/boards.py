@@ -82,6 +82,21 @@ class RankedBoard:
         return replace(swapped, difference=-found.difference, low=-found.high, high=-found.low)
 
 
+def standing(ranking: RankedBoard) -> str:
+    """How the leader stands among the others, in words that make sense where nobody can be told apart."""
+    others, tied = len(ranking.ordered) - 1, len(ranking.tied)
+    if not others:
+        return "nothing else was run"
+    if 1 < others == tied:
+        one_seed = "one seed: " if ranking.seeds == 1 else ""
+        return f"{one_seed}none of the {others} others can be told apart from it"
+    return f"tied with {tied} of {counted(others, 'other')}" if tied else f"ahead of {_all(others)}"
+
+
+def _all(others: int) -> str:
+    return f"all {others} others" if others > 1 else "the only other"
+
+
 _CACHE: WeakKeyDictionary[Inputs, dict[tuple[object, ...], RankedBoard]] = WeakKeyDictionary()
 
 

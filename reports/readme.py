@@ -139,7 +139,7 @@ def _section_tables(inputs: Inputs) -> list[tuple[str, Table]]:
     """Title and content of each table of formulations that can be made from these results."""
     found = []
     for output in chosen_outputs(()):
-        if output.section == SECTION:
+        if output.section == SECTION and output.kind == "table":
             with suppress(Missing):
                 content = output.make(inputs)
                 assert isinstance(content, Table)

@@ -15,16 +15,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError, counted
 from datasets.common.progress import Progress, progress
 from reports.boards import main_lists
 from reports.inputs import Inputs
+from reports.methods import by_formulation, method_pages, page_paths
 from reports.outputs import BUILD, Drawing, Missing, Output, Table
 from reports.text.formats import FORMATS, as_html, join_names
 from reports.text.summary import summary
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
 
 log = logging.getLogger(__name__)
 
@@ -67,27 +72,28 @@ def site(outputs: Sequence[Output], inputs: Inputs, *, page: bool = True, quiet:
     files = {path: content for each in built for path, content in each.files.items()}
     if page:
         files |= {"manifest.json": _manifest(built), "index.html": render_page(inputs, built)}
+        files |= render_method_pages(inputs)
     missing = {each.output.name: each.content for each in built if isinstance(each.content, Missing)}
     return Site(files, missing, any(each.refused for each in built))
 
 
 def render_page(inputs: Inputs, built: Sequence[BuiltOutput]) -> bytes:
     """The page of the outputs that could be made; it lists the missing ones and why."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+    links = page_paths(inputs)
     made = [(each.output, each.content, each.files) for each in built if not isinstance(each.content, Missing)]
-    shown = {output.name: _entry(output, content, files) for output, content, files in made}
+    shown = {output.name: _entry(output, content, files, links) for output, content, files in made}
     sections: dict[str, list[dict[str, object]]] = {}
     for output, _, _ in made:
         if output.name != FIRST:
             sections.setdefault(output.section, []).append(shown[output.name])
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    environment.trim_blocks = environment.lstrip_blocks = True
-    text = environment.get_template("page.html").render(
+    text = _template("page.html").render(
         points=summary(*main_lists(inputs)),
         first=shown.get(FIRST),
         sections=[(title, "section-" + re.sub(r"\W+", "-", title.lower()), found) for title, found in sections.items()],
+        methods=[
+            (formulation, [(method, links[method], federated) for method, federated in found])
+            for formulation, found in by_formulation(list(links))
+        ],
         missing=[(each.output, each.content) for each in built if isinstance(each.content, Missing)],
         failed=[(run.key, run.failure) for run in inputs.failed],
         unreadable=inputs.unreadable,
@@ -95,6 +101,29 @@ def render_page(inputs: Inputs, built: Sequence[BuiltOutput]) -> bytes:
         provenance=_provenance(inputs.runs),
     )
     return text.encode()
+
+
+def render_method_pages(inputs: Inputs) -> dict[str, bytes]:
+    """The page of each method, by path."""
+    template = _template("method.html")
+    return {path: template.render(page=page).encode() for path, page in method_pages(inputs)}
+
+
+def _template(name: str) -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters["code"] = _code
+    return environment.get_template(name)
+
+
+def _code(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _build(output: Output, inputs: Inputs, bar: Progress) -> BuiltOutput:
@@ -139,8 +168,10 @@ def _manifest(built: Sequence[BuiltOutput]) -> bytes:
     return (json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _entry(output: Output, content: Drawing | Table, files: Mapping[str, bytes]) -> dict[str, object]:
-    """An output as page.html shows it."""
+def _entry(
+    output: Output, content: Drawing | Table, files: Mapping[str, bytes], links: Mapping[str, str]
+) -> dict[str, object]:
+    """An output as page.html shows it; `links` are the pages of methods."""
     runs = sum("/" not in source for source in content.about.sources)
     return {
         "name": output.name,
@@ -151,7 +182,7 @@ def _entry(output: Output, content: Drawing | Table, files: Mapping[str, bytes])
         "records": len(content.about.sources) - runs,  # other source files
         "wide": _picture(files, phone=False),
         "narrow": _picture(files, phone=True),
-        "table": as_html(content) if isinstance(content, Table) else "",
+        "table": as_html(content, links) if isinstance(content, Table) else "",
     }
 
 
@@ -166,8 +197,9 @@ def _picture(files: Mapping[str, bytes], *, phone: bool) -> Picture | None:
 
 
 def _minified(svg: bytes) -> bytes:
-    """The same picture in fewer bytes, without metadata and line breaks."""
+    """The same picture in fewer bytes, as browsers read it: without line breaks, and links without a namespace."""
     text = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", "", svg.decode(), flags=re.DOTALL)
+    text = text.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
     return re.sub(r"> <", "><", re.sub(r"\s+", " ", text)).strip().encode()
 
 

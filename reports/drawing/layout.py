@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,8 +23,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 from matplotlib.textpath import TextPath
+from PIL import Image
 
 from reports.drawing.styles import FAINT, INK, LineStyle
 
@@ -67,6 +69,8 @@ def _relative(text: str, weight: str) -> float:
 
 # Suffix -> metadata that leaves out the date, so that the same figure gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+
+PALETTE = 128  # colours of a PNG file
 
 # matplotlib's defaults and not the user's; ids in an SVG file are derived from the salt.
 RC_STYLE: list[str | dict[str, object]] = [
@@ -145,7 +149,8 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
                 axes = figure.add_axes((left / width, bottom / height, wide / width, layout.height / height))
                 panel.draw(axes)
                 if panel.title:
-                    axes.set_title(panel.title, loc="left", pad=4)
+                    beyond = min(max(inches(panel.title, TYPE + 1) - wide, 0.0), layout.left - RIGHT)
+                    axes.set_title(panel.title, loc="left", pad=4, x=-beyond / wide)
                 lines = axes.get_ylabel().count("\n") + 1
                 # One label below the other, however wide the numbers are.
                 axes.yaxis.set_label_coords((0.1 + 0.15 * lines - layout.left) / wide, 0.5)
@@ -168,6 +173,75 @@ def render(figure: Figure, suffix: str) -> bytes:
     file = io.BytesIO()
     with matplotlib.style.context(RC_STYLE):
         figure.savefig(file, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
+    content = file.getvalue()
+    return _short_svg(content) if suffix == ".svg" else _few_colours(content) if suffix == ".png" else content
+
+
+def _short_svg(svg: bytes) -> bytes:
+    """The same picture in fewer bytes: coordinates to a hundredth of a point, short names, no metadata or comments."""
+
+    def rounded(match: re.Match[str]) -> str:
+        return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{round(float(number[0]), 2) + 0.0:g}", match[0])
+
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg.decode(), flags=re.DOTALL)
+    text = re.sub(r' d="[^"]*"| (?:x|y)="[^"]*"|translate\([^)]*\)', rounded, text)
+    # A letter is a <use> of its outline: moving it by x says the same as a transformation.
+    text = re.sub(r'(<use [^>]*?) transform="translate\((\S+) 0\)"', r'\1 x="\2"', text)
+    text = re.sub(r' style="[^"]*"', lambda match: re.sub(r"([:;]) ", r"\1", match[0][1:]).join((" ", "")), text)
+    named = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    short = {name: f"i{number}" for number, name in enumerate(named)}
+    text = re.sub(r' id="([^"]*)"', lambda match: f' id="{short[match[1]]}"' if match[1] in short else "", text)
+    text = re.sub(r'(href="|url\()#([^")]+)', lambda match: f"{match[1]}#{short[match[2]]}", text)
+    text = re.sub(r"\s*\n\s*", "\n", _without_bare_groups(text))
+    return _named_styles(_repeated_words(text)).encode()
+
+
+def _repeated_words(text: str) -> str:
+    """A word that stands in several places is written once and used in the others."""
+    word = re.compile(r"(?:<use [^>]*/>\n){2,}(?=</g>)")
+    counts, named = Counter(word.findall(text)), dict[str, str]()
+
+    def used(match: re.Match[str]) -> str:
+        letters = match[0]
+        if counts[letters] == 1 or " y=" in letters:  # markers are no letters
+            return letters
+        if letters in named:
+            return f'<use xlink:href="#{named[letters]}"/>\n'
+        named[letters] = f"w{len(named)}"
+        return f'<g id="{named[letters]}">\n{letters}</g>\n'
+
+    return word.sub(used, text)
+
+
+def _named_styles(text: str) -> str:
+    """A style of several elements is a class."""
+    counts = Counter(re.findall(r' style="([^"]*)"', text))
+    named = {style: f"s{number}" for number, style in enumerate(style for style, many in counts.items() if many > 2)}
+    rules = "".join(f".{name}{{{style}}}" for style, name in named.items())
+    text = re.sub(
+        r' style="([^"]*)"', lambda match: f' class="{named[match[1]]}"' if match[1] in named else match[0], text
+    )
+    return text.replace("</style>", f"{rules}</style>", 1)
+
+
+def _without_bare_groups(text: str) -> str:
+    """Without groups that have no attribute."""
+    opened: list[bool] = []  # whether each group is kept, the innermost last
+
+    def kept(match: re.Match[str]) -> str:
+        if match[0] == "</g>":
+            return match[0] if opened.pop() else ""
+        opened.append(match[0] != "<g>")
+        return match[0] if opened[-1] else ""
+
+    return re.sub(r"</g>|<g>|<g [^>]*>", kept, text)
+
+
+def _few_colours(png: bytes) -> bytes:
+    """The same picture with a palette: a figure has few colours, and text is as smooth with PALETTE of them."""
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").quantize(PALETTE, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
@@ -185,8 +259,9 @@ Box: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top
 LABEL = 7.0  # points of type
 DOT = 4.5  # points from the middle of a dot to where its name may begin
 LINE = 1.25  # of a line of text, in its type
-RINGS = (1.0, 2.2, 3.6, 5.5, 8.0)  # distances that are tried, in DOT
+RINGS = (1.0, 2.2, 3.6, 5.5, 8.0, 11.0)  # distances that are tried, in DOT
 SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # of the point
+BETWEEN = ((1, 0.5), (1, -0.5), (-1, 0.5), (-1, -0.5))  # sides that are tried further away, as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +297,13 @@ def add_labels(axes: Axes, points: Sequence[Label], *, along: Sequence[Label] = 
     # The crowded ones first: those alone find a place anyway.
     for number in sorted(range(len(points)), key=lambda n: (_nearest(spots, n), spots[n])):
         point, (x, y) = points[number], spots[number]
-        tried = [_box(x, y, text_size(point.text), side, ring * DOT) for ring, side in product(RINGS, SIDES)]
-        chosen = _least_covered(tried, taken[:number] + taken[number + 1 :], room)  # a name may touch its own dot
-        taken.append(tried[chosen])
+        near = [_box(x, y, text_size(point.text), side, RINGS[0] * DOT) for side in SIDES]
+        far = product(RINGS[1:], (*SIDES, *BETWEEN))
+        tried = [*near, *(_box(x, y, text_size(point.text), side, ring * DOT) for ring, side in far)]
+        leaders = [_leader((x, y), box) if at >= len(SIDES) else [] for at, box in enumerate(tried)]
+        others = taken[:number] + taken[number + 1 :]  # a name may touch its own dot
+        chosen = _least_covered(tried, others, room, leaders)
+        taken += [tried[chosen], *leaders[chosen]]
         _write(axes, point, (x, y), tried[chosen], far=chosen >= len(SIDES))
 
 
@@ -245,7 +324,7 @@ def _write(axes: Axes, point: Label, spot: tuple[float, float], box: Box, *, far
         va="center",
         fontsize=LABEL,
         color=point.colour,
-        path_effects=[withStroke(linewidth=2, foreground="white")],  # grid and lines behind it
+        bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.4},  # grid and lines behind it
         arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3} if far else None,
     )
 
@@ -256,7 +335,7 @@ def _spot(axes: Axes, point: Label) -> tuple[float, float]:
     return float(x), float(y)
 
 
-def _box(x: float, y: float, size: tuple[float, float], side: tuple[int, int], away: float) -> Box:
+def _box(x: float, y: float, size: tuple[float, float], side: tuple[float, float], away: float) -> Box:
     """The place of a text of this size at a side of a point."""
     wide, high = size
     middle_x = x + side[0] * (away + wide / 2)
@@ -264,14 +343,25 @@ def _box(x: float, y: float, size: tuple[float, float], side: tuple[int, int], a
     return middle_x - wide / 2, middle_y - high / 2, middle_x + wide / 2, middle_y + high / 2
 
 
-def _least_covered(tried: Sequence[Box], taken: Sequence[Box], room: Box) -> int:
-    """The first of the places of which least is taken or lies outside of the room."""
+def _leader(spot: tuple[float, float], box: Box) -> list[Box]:
+    """The line from a point to its name, as small boxes along it."""
+    (x, y), middle = spot, ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    steps = np.linspace(0.1, 0.9, 9)
+    points = [(x + step * (middle[0] - x), y + step * (middle[1] - y)) for step in steps]
+    outside = [(a, b) for a, b in points if not (box[0] <= a <= box[2] and box[1] <= b <= box[3])]
+    return [(a - 1, b - 1, a + 1, b + 1) for a, b in outside]
 
-    def covered(box: Box) -> float:
+
+def _least_covered(tried: Sequence[Box], taken: Sequence[Box], room: Box, leaders: Sequence[Sequence[Box]] = ()) -> int:
+    """The first of the places of which least is taken or lies outside of the room; so for the line that leads there."""
+
+    def covered(number: int) -> float:
+        box = tried[number]
         outside = (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, room)
-        return round(10 * max(outside, 0.0) + sum(_overlap(box, other) for other in taken), 6)
+        crossed = sum(_overlap(part, other) for part in (leaders[number] if leaders else ()) for other in taken)
+        return round(10 * max(outside, 0.0) + sum(_overlap(box, other) for other in taken) + crossed, 6)
 
-    return min(range(len(tried)), key=lambda n: covered(tried[n]))
+    return min(range(len(tried)), key=covered)
 
 
 def _overlap(a: Box, b: Box) -> float:

@@ -18,12 +18,13 @@ from reports.drawing.layout import Block, Label, Layout, Panel, add_labels, wrap
 from reports.drawing.styles import DASHES, FAMILY_STYLES, LineStyle, legend
 from reports.inputs import IFTTT, WYZE, Inputs, Role, select_runs
 from reports.outputs import RUN, About, Drawing, Missing, run_files
-from reports.text.formats import in_bytes, seed_count, short_number
+from reports.text.formats import in_bytes, in_seconds, seed_count
 
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
 LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has its own dashes
 LETTERS = 22  # per line of a label
 MAX_TICKS = 5
+CHANCE = "random"  # its time and rank are far from all others, which would be crowded for it
 CLOSE = 0.95  # of the best accuracy
 
 
@@ -79,15 +80,6 @@ def seconds(run: Result) -> float:
     return run.seconds.get("fit", math.nan)
 
 
-def in_seconds(value: float) -> str:
-    """90 s, 5 min, 3 h."""
-    if value >= 2 * 3600:
-        return f"{short_number(value / 3600, 3)} h"
-    if value >= 2 * 60:
-        return f"{short_number(value / 60, 3)} min"
-    return f"{short_number(value, 3 if value >= 100 else 2)} s"
-
-
 def front(shown: Sequence[Point]) -> list[Point]:
     """The Pareto front, cheapest first: no other point is both cheaper and better."""
     kept: list[Point] = []
@@ -108,7 +100,11 @@ def time(inputs: Inputs) -> Drawing:
             continue
         board = boards.with_rows(board, boards.main_rows(board))
         every = points(board, board.headline, seconds)
+        chance = [point for point in every if point.label == CHANCE]
+        every = [point for point in every if point not in chance] or every
         shown = [point for point in every if _can_be_drawn(point)]
+        if chance and chance[0] not in every and math.isfinite(chance[0].accuracy):
+            notes.append(f"{boards.short_title(board)}: random order, not drawn, has {chance[0].reached}.")
         notes += _lost_note(board, "no time or no rank", [point for point in every if point not in shown])
         if shown:
             threads = " or ".join(map(str, sorted({run.threads for _, run in board.runs})))
@@ -121,7 +117,7 @@ def time(inputs: Inputs) -> Drawing:
         "Methods with their defaults, mean over seeds. Grey line: no other method is both faster and better. Seconds "
         "of training alone, on the machine of each run."
     )
-    return _drawing(parts, note, notes)
+    return _drawing(parts, note, notes, height=4.2)  # there may be thirty names
 
 
 def bytes_sent(inputs: Inputs) -> Drawing:
@@ -159,13 +155,13 @@ def bytes_sent(inputs: Inputs) -> Drawing:
     return _drawing(parts, note, notes)
 
 
-def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
+def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str], height: float = 3.2) -> Drawing:
     panels = tuple(Panel(part.draw, boards.short_title(part.board)) for part in parts)
     styles = {name: style for part in parts for name, style in part.styles.items()}
     note += f" {'; '.join(f'{part.board.data}: {part.seeds}' for part in parts)}."
     status = boards.boards_note(part.board for part in parts)
     note += f" Hollow: see {status}" if status else ""
-    layout = Layout((Block("", panels),), styles, note, columns=len(panels), height=3.2, left=0.75)
+    layout = Layout((Block("", panels),), styles, note, columns=len(panels), height=height, left=0.75)
     files = run_files([run for part in parts for _, run in part.board.runs])
     caption = " ".join([*(part.caption for part in parts), status]).strip()
     return Drawing(layout, About(caption, files, RUN, tuple(notes)))

@@ -40,6 +40,23 @@ class Pair:
 
 def formulations(inputs: Inputs, role: Role) -> Table:
     """Every formulation on the data of a role; a method that was not run has a dash."""
+    ranking = ranking_of(inputs, role)
+    board, metric = ranking.board, ranking.metric
+    label_of = labels_by_method(ranking)
+    pairs = [*_known_pairs(), *_other_pairs(ranking)]
+    rows = tuple(_row(ranking, pair, label_of) for pair in pairs)
+    name = boards.metric_name(metric)
+    about = About(
+        _caption(ranking, pairs, label_of),
+        run_files([run for _, run in board.runs]),
+        RUN_RIVALS,
+        _notes(inputs, role, ranking, pairs, label_of),
+    )
+    return Table(tuple(column.format(metric=name) for column in COLUMNS), rows, about)
+
+
+def ranking_of(inputs: Inputs, role: Role) -> boards.RankedBoard:
+    """The rankings on the data of a role, methods with their defaults; missing where there are none."""
     board = boards.ranking_of(role, inputs)
     if board is None:
         data = " or ".join(role.data) + ("" if role.track == "types" else f", track {role.track}")
@@ -52,19 +69,12 @@ def formulations(inputs: Inputs, role: Role) -> Table:
     ]
     if not finite:
         raise Missing(f"no finite {boards.metric_name(metric)} on {boards.data_name(board)}", RUN_RIVALS)
-    ranking = boards.ranked_board(inputs, boards.with_rows(board, finite), metric)
-    board = ranking.board
-    label_of = {boards.runs_of(board, label)[0].key.method: label for label in reversed(ranking.ordered)}
-    pairs = [*_known_pairs(), *_other_pairs(ranking)]
-    rows = tuple(_row(ranking, pair, label_of) for pair in pairs)
-    name = boards.metric_name(metric)
-    about = About(
-        _caption(ranking, pairs, label_of),
-        run_files([run for _, run in board.runs]),
-        RUN_RIVALS,
-        _notes(inputs, role, ranking, pairs, label_of),
-    )
-    return Table(tuple(column.format(metric=name) for column in COLUMNS), rows, about)
+    return boards.ranked_board(inputs, boards.with_rows(board, finite), metric)
+
+
+def labels_by_method(ranking: boards.RankedBoard) -> dict[str, str]:
+    """Method -> its best row."""
+    return {boards.runs_of(ranking.board, label)[0].key.method: label for label in reversed(ranking.ordered)}
 
 
 def _known_pairs() -> Iterator[Pair]:
@@ -117,7 +127,7 @@ def _value(ranking: boards.RankedBoard, label: str | None) -> Cell:
 
 def _ratio(ranking: boards.RankedBoard, federated: str | None, central: str | None) -> Cell:
     """On common seeds; underlined where the two cannot be told apart."""
-    if (share := _share(ranking, federated, central)) is None:
+    if (share := share_kept(ranking, federated, central)) is None:
         return count_cell(math.nan)
     versus = ranking.against(federated or "", central or "")
     signs = {boards.row_sign(ranking.board, label) for label in (federated, central) if label}
@@ -125,7 +135,7 @@ def _ratio(ranking: boards.RankedBoard, federated: str | None, central: str | No
     return number_cell(share, 2, underlined=equal, sign=max(signs))
 
 
-def _share(ranking: boards.RankedBoard, federated: str | None, central: str | None) -> float | None:
+def share_kept(ranking: boards.RankedBoard, federated: str | None, central: str | None) -> float | None:
     """How much of the central method's value the federated one has; None where they have no seed in common."""
     if federated is None or central is None:
         return None
@@ -149,7 +159,8 @@ def _caption(ranking: boards.RankedBoard, pairs: list[Pair], label_of: Mapping[s
         for pair in pairs
         if (known := federated_method(pair.federated or ""))
         and known.twins[0] == pair.central  # the same kind of model
-        if (share := _share(ranking, label_of.get(pair.federated or ""), label_of.get(pair.central or ""))) is not None
+        if (share := share_kept(ranking, label_of.get(pair.federated or ""), label_of.get(pair.central or "")))
+        is not None
     }
     said = []
     for place, methods in (

@@ -36,6 +36,10 @@ CHALLENGE = (
 )
 PAPERS = ("method", "metric", "published", "on other data", "here", "data here", "seeds here", "source")
 NOT_RUN = "not run in this setting"
+OTHER_DATA = (
+    "The data of the papers is private, gated or filtered in another way: a number here is of other homes, and no "
+    "difference says that a method was implemented better or worse."
+)
 PAPER_FILES = ("benchmarks/results/fedrule_paper.toml", "benchmarks/results/papers.toml")
 TEST_HOMES = "public Wyze data, test homes"  # of published numbers
 NOT_CHECKED = "public Wyze data, homes not known to us"
@@ -157,27 +161,12 @@ def _challenge_caption(found: Sequence[boards.RankedBoard], published: Sequence[
 
 def papers(inputs: Inputs) -> Table:
     """Each method's number beside its paper's, which is of other data."""
-    rows, runs, absent = [], [], []
-    for fact, found, where in _facts(inputs):
-        value = _mean(found, fact.metric)
-        runs += found
-        absent += [] if found else [fact.method]
-        rows.append(
-            (
-                Cell(fact.method),
-                Cell(fact.label or fact.metric.upper()),
-                Cell(fact.text, fact.value),
-                Cell(fact.data),
-                number_cell(value, 3),
-                Cell(where if found else NOT_RUN),
-                count_cell(len(found) or math.nan),
-                Cell(fact.source),
-            )
-        )
+    found = published_facts(inputs)
+    runs = [run for _, there, _ in found for run in there]
+    absent = [fact.method for fact, there, _ in found if not there]
+    rows = [paper_row(*each) for each in found]
     notes = [
-        "The data of the papers is private, gated or filtered in another way: a number here is of other homes, and no "
-        "difference says that a method was implemented better or worse. For methods without a row we know of no "
-        "published number on rules of homes under these metrics.",
+        f"{OTHER_DATA} For methods without a row we know of no published number on rules of homes under these metrics.",
         other_numbers()["notes"]["sources"],
     ]
     if absent:
@@ -187,22 +176,38 @@ def papers(inputs: Inputs) -> Table:
     return Table(PAPERS, tuple(rows), About(caption, (*PAPER_FILES, *run_files(runs)), RUN, tuple(notes)))
 
 
-def _facts(inputs: Inputs) -> list[tuple[Published, list[Result], str]]:
-    """Published numbers, the runs here that measure the same, and on which data."""
+def paper_row(fact: Published, found: Sequence[Result], where: str) -> tuple[Cell, ...]:
+    """A published number and ours."""
+    return (
+        Cell(fact.method),
+        Cell(fact.label or fact.metric.upper()),
+        Cell(fact.text, fact.value),
+        Cell(fact.data),
+        number_cell(_mean(found, fact.metric), 3),
+        Cell(where if found else NOT_RUN),
+        count_cell(len(found) or math.nan),
+        Cell(fact.source),
+    )
+
+
+def published_facts(inputs: Inputs, method: str = "") -> list[tuple[Published, list[Result], str]]:
+    """Published numbers, of one method if given, the runs here that measure the same, and on which data."""
     toml, paper = other_numbers(), fedrule_numbers()
     roles = {role.name: role for role in (*ROLES, *PLACES)}
     found = []
     for name, methods in paper["results"].items():
-        for method, (_, auc, *_) in methods.items():
-            fact = Published(method, "auc", auc, toml["data"][name], "Yao et al., FedRule, final results")
+        for trained, (_, auc, *_) in methods.items():
+            if method not in ("", trained):
+                continue
+            fact = Published(trained, "auc", auc, toml["data"][name], "Yao et al., FedRule, final results")
             found.append((fact, *_runs(inputs, roles[name], fact, "paper")))
-    for entry in toml["published"]:
+    for entry in (each for each in toml["published"] if method in ("", each["method"])):
         place, protocol = entry["here"], entry["protocol"]
         fact = Published(**{key: value for key, value in entry.items() if key not in ("here", "protocol")})
         found.append((fact, *_runs(inputs, roles[place], fact, protocol)))
     first = next(iter(challenge_boards(inputs)), None)
     for entry in toml["challenge"]:
-        if "method" in entry:
+        if "method" in entry and method in ("", entry["method"]):
             source = f"{_name(entry)}: {entry['source']}"
             how = entry.get("about", False), entry.get("digits", 3), challenge_metric(entry)
             data = TEST_HOMES if entry.get("checked") else NOT_CHECKED

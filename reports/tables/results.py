@@ -177,12 +177,13 @@ def _leaderboard(
     inputs: Inputs, protocol: str, headline: str, columns: Columns, note: str, split: str | None = None
 ) -> Table:
     found, left_out = boards.ranked_boards(inputs, protocol, split)
-    lists = sorted(found, key=lambda each: _order(each.board))
+    lists = sorted(found, key=lambda each: board_order(each.board))
     if not lists:
         of = f", split {split}" if split else ""
         raise Missing(" ".join([f"no results by the protocol {protocol}{of}.", *left_out]), RUN)
     single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
-    rows = [row for each in lists for row in _rows(each, columns)]
+    names = board_labels([each.board for each in lists])
+    rows = [row for name, each in zip(names, lists, strict=True) for row in _rows(each, columns, name)]
     calibrated = ("calibrated",) if protocol == "paper" else ()
     status = boards.boards_note(each.board for each in lists)
     notes = [
@@ -197,7 +198,7 @@ def _leaderboard(
         *failure_notes([run for run in inputs.failed if _is_of(run, protocol, split)]),
     ]
     runs = [run for each in lists for _, run in each.board.runs]
-    about = About(_leaders_caption(lists, headline), run_files(runs), RUN, tuple(notes))
+    about = About(_leaders_caption(lists, names, headline), run_files(runs), RUN, tuple(notes))
     return Table((*FIRST, headline, SPREAD, *columns, *calibrated, *COST, *LAST), tuple(rows), about, sortable=True)
 
 
@@ -205,11 +206,15 @@ def _is_of(run: Result, protocol: str, split: str | None) -> bool:
     return run.key.protocol == protocol and not run.key.curves and split in (None, run.key.split["split"])
 
 
-def _order(board: Board) -> tuple[int, str]:
-    """The boards of the summary first, then by name."""
+def board_order(board: Board) -> tuple[int, str, int]:
+    """The boards of the summary first, then by name; of one name those with more methods first."""
     key = board.runs[0][1].key
     in_summary = [n for n, role in enumerate(ROLES) if key.data in role.data and key.track == role.track]
-    return (in_summary[0] if in_summary and board.split_name == "holdout" else len(ROLES)), board_label(board)
+    return (
+        (in_summary[0] if in_summary and board.split_name == "holdout" else len(ROLES)),
+        board_label(board),
+        -len(board.methods()),
+    )
 
 
 def board_label(board: Board) -> str:
@@ -220,7 +225,17 @@ def board_label(board: Board) -> str:
     return ", ".join([board.data + board.mark, *details]) + run.suffix
 
 
-def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...]]:
+def board_labels(shown: Sequence[Board]) -> list[str]:
+    """Their labels, with the number of homes where boards would have the same."""
+    labels = list(map(board_label, shown))
+    homes = [board.runs[0][1].counts.get("homes") for board in shown]
+    return [
+        f"{label}, {many:,} homes" if labels.count(label) > 1 and many else label
+        for label, many in zip(labels, homes, strict=True)
+    ]
+
+
+def _rows(ranking: boards.RankedBoard, columns: Columns, name: str) -> list[tuple[Cell, ...]]:
     board, metric, run = ranking.board, ranking.metric, ranking.board.runs[0][1]
     found = []
     for rank, row in enumerate(ranking.table.to_dict("records")):
@@ -228,7 +243,7 @@ def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...
         tied = rank > 0 and row["group"] == 1
         sign = boards.row_sign(board, row["method"])
         mean = interval_cell(row[metric], row["low"], row["high"], strong=leads, underlined=tied, sign=sign)
-        first = Cell(board_label(board)), Cell(row["method"], strong=leads), count_cell(row["group"])
+        first = Cell(name), Cell(row["method"], strong=leads), count_cell(row["group"])
         last = count_cell(run.counts.get("homes", math.nan)), count_cell(row["hidden"]), Cell(row["status"])
         cells = [number_cell(row[board.metric(name)], digits) for name, digits in columns.values()]
         cells += [Cell("yes" if row["calibrated"] else "no")] if board.protocol == "paper" else []
@@ -238,14 +253,14 @@ def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...
     return found
 
 
-def _leaders_caption(lists: Sequence[boards.RankedBoard], headline: str) -> str:
+def _leaders_caption(lists: Sequence[boards.RankedBoard], names: Sequence[str], headline: str) -> str:
     """The leader of each board and how many methods are tied with it; the longest boards where there are many."""
-    chosen = sorted(lists, key=lambda each: -len(each.table))[:MAX_IN_CAPTION]
+    chosen = sorted(zip(lists, names, strict=True), key=lambda pair: -len(pair[0].table))[:MAX_IN_CAPTION]
     leaders = []
-    for each in chosen:
-        best, board, others = each.table.iloc[0], each.board, len(each.table) - 1
-        tied = f"tied with {len(each.tied)} of {others} others" if others else "nothing else was run"
+    for each, name in chosen:
+        best, board = each.table.iloc[0], each.board
         sign = boards.row_sign(board, best["method"])
-        leaders.append(f"{best['method']} {best[each.metric]:.3f}{sign} on {board_label(board)} ({tied})")
+        value = f"{best[each.metric]:.3f}{sign}"
+        leaders.append(f"{best['method']} {value} on {name} ({boards.standing(each)})")
     which = "" if len(chosen) == len(lists) else f" The {len(chosen)} longest of {len(lists)} lists."
     return f"Best {headline}: {'; '.join(leaders)}.{which}"

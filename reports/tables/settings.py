@@ -16,7 +16,17 @@ from reports.outputs import BUILD, RUN, About, Cell, Missing, Table, run_files
 from reports.text.formats import NONE, count_cell, failure_notes, number_cell
 
 TUNE = "python -m benchmarks tune all --suite tuning"
+STUDY_NOTE = (
+    "The best of many trials on the same validation rules looks better than it is, so it was measured again on splits "
+    "that no trial has seen: the gain there is the one to believe. The leaderboard is on test rules. In bold: better "
+    "there too. Parameters are those that differ from the defaults, which are those of the day of the study; "
+    "docs/benchmark.md says which were adopted."
+)
 UNKNOWN = "unknown"
+STUDY = (
+    *("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain", "gain on other seeds"),
+    "parameters of the best",
+)
 FIRST = ("python", "platform", "threads", "commit", "day")  # the others follow by name
 SHORT = 12  # digits of a commit
 
@@ -28,7 +38,7 @@ def parameters(inputs: Inputs) -> Table:
     methods: dict[str, list[Result]] = {}
     for run in inputs.runs:
         methods.setdefault(run.key.method, []).append(run)
-    rows = [row for method, runs in sorted(methods.items()) for row in _parameters(inputs, method, runs)]
+    rows = [row for method, runs in sorted(methods.items()) for row in parameter_rows(inputs, method, runs)]
     varied = sum(bool(row[-1].text) for row in rows)
     bare = sorted(method for method, runs in methods.items() if not any(run.key.parameters for run in runs))
     unusual = sorted(method for method, runs in methods.items() if not any(map(inputs.is_default, runs)))
@@ -60,12 +70,7 @@ def tuning(inputs: Inputs) -> Table:
             measured = sum(study.confirmation is not None for _, study in gains)
             caption += f" On splits that no trial has seen, the best trial beats the defaults in {len(confirmed)} of "
             caption += f"{measured} studies, by most for {study.method}: {most:+.4f} {study.metric}."
-    notes = [
-        "The best of many trials on the same validation rules looks better than it is, so it was measured again on "
-        "splits that no trial has seen: the gain there is the one to believe. The leaderboard is on test rules. "
-        "In bold: better there too. Parameters are those that differ from the defaults, which are those of the day of "
-        "the study; docs/benchmark.md says which were adopted.",
-    ]
+    notes = [STUDY_NOTE]
     failed = [
         f"{study.method} on {study.data_names}: {many}"
         for study in studies
@@ -79,13 +84,11 @@ def tuning(inputs: Inputs) -> Table:
     notes += [f"Trials that failed: {'; '.join(failed)}."] if failed else []
     notes += [f"Trials that diverged or refused many updates, never chosen: {'; '.join(wrong)}."] if wrong else []
     sources = tuple(sorted(f"{STUDIES}/{study.file}" for study in studies))
-    rows = tuple(map(_study, studies))
-    columns = ("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain")
-    about = About(caption, sources, TUNE, tuple(notes))
-    return Table((*columns, "gain on other seeds", "parameters of the best"), rows, about, sortable=True)
+    rows = tuple(map(study_row, studies))
+    return Table(STUDY, rows, About(caption, sources, TUNE, tuple(notes)), sortable=True)
 
 
-def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
+def parameter_rows(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
     """A parameter has its default in a run whose label does not name it."""
     rows: list[tuple[Cell, ...]] = []
     labelled = [(inputs.label(run).removeprefix(method), run.key.parameters) for run in runs]
@@ -100,7 +103,7 @@ def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tup
     return rows
 
 
-def _study(study: Study) -> tuple[Cell, ...]:
+def study_row(study: Study) -> tuple[Cell, ...]:
     default, best = study.of_defaults, next(iter(study.answered), None)
     gain, confirmed, values = _gain(study), _confirmed_gain(study), best.parameters if best else {}
     changed = {name: value for name, value in values.items() if study.defaults.get(name) != value}

@@ -10,7 +10,7 @@ import csv
 import html
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -22,6 +22,7 @@ SCIENTIFIC = 1e6  # numbers from here on have a power of ten: a loss that diverg
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 MAX_FAILURES = 5  # that are named; the others are counted
 NONE = "–"  # noqa: RUF001
+LINKED = ("method", "central", "federated")  # columns whose cells are names of methods
 WORDS = {"hidden": "hidden rule", "impossible": "not possible here"}  # marks, for readers without colours
 
 
@@ -66,6 +67,15 @@ def in_bytes(value: float) -> str:
     rounded = float(f"{value:.3g}")  # 999,960 bytes are 1 MB and not 1,000 kB
     unit, name = next((each for each in UNITS if rounded >= each[0]), UNITS[-1])
     return f"{short_number(value / unit, 3)} {name}"
+
+
+def in_seconds(value: float) -> str:
+    """90 s, 5 min, 3 h."""
+    if value >= 2 * 3600:
+        return f"{short_number(value / 3600, 3)} h"
+    if value >= 2 * 60:
+        return f"{short_number(value / 60, 3)} min"
+    return f"{short_number(value, 3 if value >= 100 else 2)} s"
 
 
 def failure_notes(failed: Sequence[Result]) -> tuple[str, ...]:
@@ -230,13 +240,17 @@ def as_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_html(table: Table) -> str:
-    """A `<table>` without a page around it; `data-value` is what a cell is sorted by."""
+def as_html(table: Table, links: Mapping[str, str] | None = None) -> str:
+    """A `<table>` without a page around it; `data-value` is what a cell is sorted by.
+
+    `links` are the addresses of methods, to which their names in columns of methods lead.
+    """
     kind = ' class="sortable"' if table.sortable else ""
     right = numeric(table)
     heads = zip(table.columns, map(_aligned, right), strict=True)
     head = "".join(f'<th scope="col"{aligned}>{html.escape(name)}</th>' for name, aligned in heads)
-    body = "\n".join("<tr>" + "".join(map(_html, row, right)) + "</tr>" for row in table.rows)
+    linked = [links if links and name in LINKED else {} for name in table.columns]
+    body = "\n".join("<tr>" + "".join(map(_html, row, right, linked)) + "</tr>" for row in table.rows)
     return f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
 
@@ -256,8 +270,10 @@ def _markdown(cell: Cell) -> str:
     return f"**{text}**" if cell.strong and text else text
 
 
-def _html(cell: Cell, right: bool) -> str:
+def _html(cell: Cell, right: bool, links: Mapping[str, str]) -> str:
     text = html.escape(cell.text)
+    if address := links.get(cell.text.partition(" (")[0]):  # a label is a method with its settings
+        text = f'<a href="{html.escape(address)}">{text}</a>'
     text = f"<u>{text}</u>" if cell.underlined else text
     text = f"<strong>{text}</strong>" if cell.strong else text
     if cell.mark in WORDS:  # not by colour alone

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from benchmarks.results.compare import Comparison, lower_is_better
 from benchmarks.results.formulations import FEDERATED_METHODS
 from datasets.common.errors import counted
-from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, boards_note, interval_name, seeds_of
+from reports.boards import (
+    FAMILIES,
+    NAMES,
+    TIE_TEST,
+    MainList,
+    Row,
+    boards_note,
+    interval_name,
+    seeds_of,
+    standing,
+)
 from reports.text.formats import join_names, round_number
 
 USER_ITEM = FAMILIES["user-item"]
@@ -54,8 +64,8 @@ def _leaders(found: Sequence[MainList]) -> str:
     """The leaders, each with its data sets; only a significant lead makes a method the best."""
     leading: dict[tuple[str, bool], list[str]] = {}
     for each in found:
-        ties = len(each.ranking.tied)
-        tied = f", tied with {ties} more" if ties else ""
+        ties, others = len(each.ranking.tied), len(each.rows) - 1
+        tied = f", {standing(each.ranking)}" if 1 < ties == others else f", tied with {ties} more" if ties else ""
         where = f"{each.data} ({each.metric} {_value(each.rows[0])}{tied})".replace(") (", ", ")
         leading.setdefault((each.rows[0].label, each.ranking.clear), []).append(where)
     said = [f"{who} is {'best' if clear else 'first'} on {join_names(data)}" for (who, clear), data in leading.items()]

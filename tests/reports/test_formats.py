@@ -151,3 +151,11 @@ def test_an_interval_without_ends_is_a_number():
     assert interval_cell(0.5, 0.25, 0.75, 2).text == "0.50 [0.25, 0.75]"
     assert count_cell(math.nan).value == ""
     assert count_cell(1234.0) == Cell("1,234", 1234)
+
+
+def test_names_of_methods_lead_to_their_pages_in_columns_of_methods_only():
+    shown = table((Cell("mf (factors=64)"), Cell("mf")), (Cell("other"), Cell("1")))
+    text = as_html(shown, {"mf": "methods/mf.html"})
+    assert '<td><a href="methods/mf.html">mf (factors=64)</a></td><td>mf</td>' in text
+    assert "<td>other</td>" in text
+    assert "<a " not in as_html(shown)

@@ -1,23 +1,17 @@
-"""How fitting and inference grow: what is drawn of saved measurements and runs, and what is said about it."""
+"""Inference by size of home: what is drawn of saved measurements, and what is said about it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from itertools import combinations
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from benchmarks.results.speeds import Speed
-from datasets.common.errors import DataError
 from reports.drawing.layout import draw, render
-from reports.figures.speed import MAX_LABELS, delay, memory, scaling
+from reports.figures.speed import delay, memory
 from reports.inputs import Inputs
 from reports.outputs import Missing
-from tests.support import made_runs
-
-GRAPH = "Graph methods, centralized"
 
 
 def speed(name, fullname, group="", seconds=1.0, *, machine="a machine", scale="default", **info):
@@ -26,29 +20,10 @@ def speed(name, fullname, group="", seconds=1.0, *, machine="a machine", scale="
     return Speed(name, fullname, group, {}, seconds, seconds, 1, noted, "m/0001_default.json", made, machine, "")
 
 
-def fit(method, homes, seconds=1.0, megabytes=100.0, **more):
-    name = f"test_fit[{homes}-{method}]"
-    found = speed(
-        name, f"benchmarks/speed/test_fit.py::{name}", seconds=seconds, homes=homes, peak_megabytes=megabytes, **more
-    )
-    return replace(found, params={"name": method, "size": homes})
-
-
-def one_round(homes, seconds):
-    name = f"test_growth_of_a_fedrule_round[{homes}]"
-    return speed(name, f"benchmarks/speed/test_federated.py::{name}", seconds=seconds, homes=homes, peak_megabytes=9.0)
-
-
 def inference(devices, p50, p95, method="fedrule", **more):
     info = {"method": method, "devices": devices, "milliseconds_p50": p50, "milliseconds_p95": p95, "megabytes": 1.0}
     name = f"test_recommend[{method}-{devices}]"
     return speed(name, f"benchmarks/speed/test_inference.py::{name}", "inference", **info, **more)
-
-
-def run(homes, seconds, *, method="toy-a", fingerprint="", code="1", seed=0):
-    measured = {"seconds": {"fit": seconds}, "memory": {"fit": 50.0}, "counts": {"homes": homes}, "code": code}
-    fingerprint = fingerprint or f"{homes:016x}"
-    return made_runs.run(method, seed, options={"homes": homes}, fingerprint=fingerprint, **measured)
 
 
 def drawn(drawing, *, phone=False):
@@ -61,153 +36,6 @@ def lines(axes):
     """Without those that lead to the names."""
     found = [line for line in axes.lines if line.get_marker() != "None"]
     return [(list(line.get_xdata()), list(line.get_ydata())) for line in found]
-
-
-def names(axes):
-    return {text.get_text().strip() for text in axes.texts}
-
-
-# 2 s with 100 homes and 50 s with 10,000 are 25 times as much for twice ten times the homes: 5 for each.
-# 100 MB and 400 MB: 4 times, 2 for each.
-EASE = (fit("ease", 100, 2.0, 100.0), fit("ease", 10_000, 50.0, 400.0), fit("ease", 1_000, 7.0, 150.0))
-
-
-def test_a_line_has_the_seconds_and_megabytes_of_a_method_and_its_growth_per_ten_times_the_homes():
-    drawing = scaling(Inputs(speeds=EASE))
-    seconds, megabytes = drawn(drawing).axes
-    assert lines(seconds) == [([100, 1_000, 10_000], [2.0, 7.0, 50.0])]
-    assert lines(megabytes) == [([100, 1_000, 10_000], [100.0, 150.0, 400.0])]
-    assert names(seconds) == {"ease x5"}
-    assert names(megabytes) == {"ease x2"}
-    assert drawing.about.caption == (
-        "Per ten times the homes, the time to fit grows by a factor of 5 (ease, 100 to 10,000 homes); the memory to "
-        "fit grows by a factor of 2 (ease, 100 to 10,000 homes)."
-    )
-    assert drawing.about.sources == ("speed/m/0001_default.json",)
-
-
-def test_families_have_panels_of_their_own_and_an_unknown_method_is_shown_like_any_other():
-    speeds = [fit(method, homes) for method in ("ease", "graphrule", "my-own") for homes in (100, 1_000)]
-    drawing = scaling(Inputs(speeds=(*speeds, one_round(100, 1.0), one_round(1_000, 20.0))))
-    assert [block.heading for block in drawing.layout.blocks] == [
-        "User-item and non-personalized methods",
-        GRAPH,
-        "Federated methods",
-        "Other methods",
-    ]
-    # 1 s and 20 s for one time ten times the homes.
-    assert [names(axes) for axes in drawn(drawing).axes[::2]] == [
-        {"ease x1"},
-        {"graphrule x1"},
-        {"fedrule, 1 round x20"},
-        {"my-own x1"},
-    ]
-
-
-def test_more_lines_than_fit_go_on_in_another_panel():
-    speeds = [fit(f"method-{n:02d}", homes) for n in range(MAX_LABELS + 1) for homes in (100, 1_000)]
-    blocks = scaling(Inputs(speeds=tuple(speeds))).layout.blocks
-    assert [block.heading for block in blocks] == ["Other methods", "Other methods, continued"]
-
-
-def test_times_of_another_machine_or_scale_are_left_out():
-    elsewhere = (fit("ease", 100, 9.0, machine="another"), fit("mf", 100, scale="smoke"), fit("mf", 300, scale="smoke"))
-    drawing = scaling(Inputs(speeds=(*EASE, *elsewhere)))
-    assert names(drawn(drawing).axes[0]) == {"ease x5"}
-    assert "Measured at scale default on a machine." in drawing.about.notes
-
-
-def test_what_was_not_measured_at_the_largest_size_is_said_and_one_size_has_no_factor():
-    drawing = scaling(Inputs(speeds=(*EASE, fit("mf", 100, 1.0))))
-    assert names(drawn(drawing).axes[0]) == {"ease x5", "mf"}
-    assert any(
-        note.startswith("Not measured with 10,000 homes") and note.endswith(": mf.") for note in drawing.about.notes
-    )
-
-
-def test_a_round_measured_with_more_homes_makes_no_fit_look_short():
-    drawing = scaling(Inputs(speeds=(*EASE, one_round(1_000, 1.0), one_round(100_000, 9.0))))
-    assert not any(note.startswith("Not measured") for note in drawing.about.notes)
-
-
-def test_a_round_is_no_fit_in_the_caption_and_each_line_has_its_own_sizes():
-    # 1 s and 9 s for twice ten times the homes are 3 for each; 9 MB stay 9 MB. mf: 1 s and 2 s, 100 MB and 300 MB.
-    others = (fit("mf", 100, 1.0, 100.0), fit("mf", 1_000, 2.0, 300.0), one_round(1_000, 1.0), one_round(100_000, 9.0))
-    assert scaling(Inputs(speeds=(*EASE, *others))).about.caption == (
-        "Per ten times the homes, the time to fit grows by a factor of 2 (mf, 100 to 1,000 homes) to 5 (ease, 100 to "
-        "10,000 homes); the memory to fit grows by a factor of 2 (ease, 100 to 10,000 homes) to 3 (mf, 100 to 1,000 "
-        "homes). For a single round of fedrule, per ten times the homes, the time grows by a factor of 3 (1,000 to "
-        "100,000 homes) and the memory grows by a factor of 1 (1,000 to 100,000 homes)."
-    )
-
-
-def test_rounds_alone_have_a_caption():
-    caption = scaling(Inputs(speeds=(one_round(100, 1.0), one_round(1_000, 4.0)))).about.caption
-    assert caption.startswith("For a single round of fedrule, per ten times the homes, the time grows by a factor of 4")
-
-
-def test_a_line_whose_sizes_are_close_is_said_to_be_extrapolated_whatever_the_others_span():
-    close = (fit("mf", 100, 1.0), fit("mf", 300, 2.0), fit("single", 100))
-    note = "Sizes less than ten times apart, so the factor is extrapolated: {}."
-    assert note.format("mf") in scaling(Inputs(speeds=(*EASE, *close))).about.notes
-    assert note.format("all lines") in scaling(Inputs(speeds=close[:2])).about.notes
-    assert not any("extrapolated" in each for each in scaling(Inputs(speeds=EASE)).about.notes)
-
-
-def test_times_of_milliseconds_are_said_to_be_too_short():
-    notes = scaling(Inputs(speeds=(*EASE, fit("mf", 100, 0.009), fit("mf", 1_000, 2.0)))).about.notes
-    assert "With times below 10 ms, which are mostly noise: mf." in notes
-
-
-def test_a_growth_of_a_hundred_times_has_no_exponent():
-    drawing = scaling(Inputs(speeds=(fit("mf", 100, 1.0), fit("mf", 1_000, 100.0))))
-    assert names(drawn(drawing).axes[0]) == {"mf x100"}
-    assert "a factor of 100 (mf" in drawing.about.caption
-
-
-def test_numbers_that_have_no_logarithm_are_left_out():
-    odd = (fit("mf", 100, 0.0, math.nan), fit("mf", 1_000, 1.0, math.inf), fit("mf", 10_000, 10.0, None))
-    seconds, megabytes = drawn(scaling(Inputs(speeds=(*EASE, *odd)))).axes
-    assert ([1_000, 10_000], [1.0, 10.0]) in lines(seconds)
-    assert names(megabytes) == {"ease x2"}
-
-
-def test_without_measurements_runs_of_several_sizes_by_the_same_code_are_used():
-    # The median of 1, 2 and 9 s is 2 s; 6 s with ten times the homes are 3 times as much.
-    seeds = [run(100, seconds, seed=seed) for seed, seconds in enumerate((1.0, 9.0, 2.0))]
-    drawing = scaling(Inputs(runs=(*seeds, run(1_000, 6.0), run(10_000, 1.0, code="edited"))))
-    seconds, megabytes = drawn(drawing).axes
-    assert lines(seconds) == [([100, 1_000], [2.0, 6.0])]
-    assert names(seconds) == {"toy-a x3"}
-    assert names(megabytes) == {"toy-a x1"}
-    assert len(drawing.about.sources) == 4
-
-
-def test_runs_of_different_data_are_refused():
-    with pytest.raises(DataError, match="different data"):
-        scaling(Inputs(runs=(run(100, 1.0), run(100, 1.0, fingerprint="f" * 16, seed=1), run(1_000, 6.0))))
-
-
-def test_without_two_sizes_it_is_missing_with_a_command():
-    for inputs in (Inputs(), Inputs(speeds=EASE[:1]), Inputs(runs=(run(100, 1.0),))):
-        with pytest.raises(Missing) as missing:
-            scaling(inputs)
-        assert missing.value.command == "pytest benchmarks/ --benchmark-only --scale default"
-
-
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-def test_names_at_the_ends_of_lines_do_not_touch_and_stay_on_the_sheet(phone):
-    speeds = [
-        fit(f"a-method-with-a-very-long-name-{n}", homes, homes / 100)
-        for n in range(MAX_LABELS)
-        for homes in (100, 1_000)
-    ]
-    figure = drawn(scaling(Inputs(speeds=tuple(speeds))), phone=phone)
-    for axes in figure.axes:
-        boxes = [text.get_window_extent() for text in axes.texts]
-        assert len(boxes) == MAX_LABELS
-        assert all(box.x1 <= figure.bbox.x1 for box in boxes)
-        assert not any(min(a.y1, b.y1) - max(a.y0, b.y0) > 2 for a, b in combinations(boxes, 2))
 
 
 def test_the_delay_is_drawn_by_devices_and_held_against_the_papers_mark():
@@ -238,7 +66,7 @@ def test_the_memory_of_homes_is_counted_below_and_above_the_papers_mark():
 @pytest.mark.parametrize("make", [delay, memory])
 def test_inference_is_missing_until_it_was_measured(make):
     incomplete = inference(2, math.nan, 1.0)
-    for speeds in ((), EASE, (incomplete,)):
+    for speeds in ((), (incomplete,)):
         with pytest.raises(Missing) as missing:
             make(Inputs(speeds=speeds))
         assert missing.value.what == "the inference benchmark has not been run"
@@ -246,8 +74,7 @@ def test_inference_is_missing_until_it_was_measured(make):
 
 
 def test_the_same_measurements_in_another_order_give_the_same_bytes():
-    speeds = (*EASE, inference(8, 20.0, 50.0), inference(2, 4.0, 5.0))
-    for make in (scaling, delay):
-        first, second = (make(Inputs(speeds=each)) for each in (speeds, speeds[::-1]))
-        assert render(draw(first.layout), ".svg") == render(draw(second.layout), ".svg")
-        assert first.about == second.about
+    speeds = (inference(8, 20.0, 50.0), inference(2, 4.0, 5.0))
+    first, second = (delay(Inputs(speeds=each)) for each in (speeds, speeds[::-1]))
+    assert render(draw(first.layout), ".svg") == render(draw(second.layout), ".svg")
+    assert first.about == second.about

@@ -101,6 +101,33 @@ def test_the_caption_names_leader_and_ties_in_numbers(ranked):
     assert not any(note.startswith("One seed only") for note in about.notes)
 
 
+@pytest.mark.parametrize(("seeds", "begin"), [((0,), "one seed: "), ((0, 1), "")])
+def test_where_nobody_can_be_told_apart_the_caption_does_not_count_ties(tmp_path, seeds, begin):
+    # Homes of each differ from those of the others by as much as 0.4, up and down in patterns of their own.
+    patterns = {"toy-a": (1, -1, 1, -1), "toy-b": (1, 1, -1, -1), "toy-c": (1, -1, -1, 1)}
+    for number, (method, signs) in enumerate(patterns.items()):
+        values = [0.41 - 0.01 * number + 0.2 * signs[home % 4] for home in range(HOMES)]
+        keep(tmp_path, method, {"mrr": values}, seeds=seeds)
+    caption = leaderboard(Inputs.read(tmp_path)).about.caption
+    assert f"toy-a 0.410 on wyze-synthetic ({begin}none of the 2 others can be told apart from it)" in caption
+
+
+def test_lists_of_one_data_set_with_other_numbers_of_homes_have_names_of_their_own(tmp_path):
+    for homes in (300, 1_000):
+        where = {"options": {"homes": homes}, "fingerprint": f"{homes:016x}", "counts": {"homes": homes}}
+        keep(tmp_path, "toy", 0.3, **where)
+    table = leaderboard(Inputs.read(tmp_path))
+    names = {"wyze-synthetic, 300 homes", "wyze-synthetic, 1,000 homes"}
+    assert {cell.text for cell in column(table, "data")} == names
+    assert all(f"toy 0.300 on {name} (nothing else was run)" in table.about.caption for name in names)
+
+
+def test_a_leader_without_ties_is_ahead_of_all_others(tmp_path):
+    for method, mean in (("toy-a", 0.5), ("toy-b", 0.3), ("toy-c", 0.1)):
+        keep(tmp_path, method, mean)
+    assert "(ahead of all 2 others)" in leaderboard(Inputs.read(tmp_path)).about.caption
+
+
 def test_a_single_seed_is_said(tmp_path):
     keep(tmp_path, "toy", {"mrr": STEADY}, seeds=(3,))
     notes = leaderboard(Inputs.read(tmp_path)).about.notes
