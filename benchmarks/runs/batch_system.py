@@ -39,7 +39,7 @@ class BatchSystem:
         self.jobs = jobs or JOBS[system]
         self.stopped = False
         self._parameters = {"name": "fedrule", "timeout_min": MINUTES, "cpus_per_task": threads, **options}
-        self._results = folder
+        self._results = folder.absolute()  # jobs may begin elsewhere
         self._jobs: set[Job[Reply]] = set()
         self._lock = Lock()  # submitit is called by one thread at a time
 

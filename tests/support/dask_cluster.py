@@ -53,7 +53,7 @@ class DaskProcesses:
             process = subprocess.Popen(
                 [sys.executable, *arguments], cwd=self.folder, env=os.environ | more, stdout=file, stderr=file
             )
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while not (found := re.search(ready, log.read_text())):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()

@@ -33,6 +33,7 @@ from tests.benchmarks.results.test_store import RESULT
 from tests.benchmarks.runs.test_faults import is_running, lines, wait_until
 from tests.benchmarks.runs.test_resume import comparable
 from tests.support.dask_cluster import ROOT, DaskProcesses
+from tests.support.fake_slurm import write_commands
 from tests.support.toys import toys
 
 assert toys  # a fixture
@@ -156,7 +157,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_run_costs_nothing_but_time(t
         (run,) = lines(fits)
         worker = worker_of(run)
         worker.send_signal(signal.SIGKILL)
-        assert "2 results made" in client.communicate(timeout=120)[0]
+        assert "2 results made" in client.communicate(timeout=600)[0]
     assert client.returncode == 0
     wait_until(lambda: not is_running(run))
     dask.add_worker()
@@ -229,7 +230,7 @@ def test_ctrl_c_cancels_what_is_queued_and_ends_what_is_running(tmp_path, dask):
         wait_until(lambda: lines(fits))
         (run,) = lines(fits)
         client.send_signal(signal.SIGINT)
-        _, errors = client.communicate(timeout=60)
+        _, errors = client.communicate(timeout=600)
     assert client.returncode == 130
     assert errors.splitlines()[-1].startswith("Stopped. Finished runs are stored, a running one is lost")
     assert "Traceback" not in errors
@@ -273,7 +274,7 @@ def test_two_commands_on_one_folder_and_one_cluster_make_every_run_once_and_lose
     suite = write_suite(tmp_path / "mine.toml", fits, seeds=6)
     options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command(suite, tmp_path / "kept", dask.address), **options) for _ in range(2)]
-    made = [int(re.search(r"(\d+) results made", each.communicate(timeout=120)[0])[1]) for each in both]
+    made = [int(re.search(r"(\d+) results made", each.communicate(timeout=600)[0])[1]) for each in both]
     assert sum(made) == 6
     assert len(lines(fits)) == 7
     assert len(load_results(tmp_path / "kept")) == 6
@@ -359,10 +360,47 @@ def test_a_job_that_is_killed_is_made_again_and_counts_as_failed_the_third_time(
                 parents = psutil.Process(int(run)).parents()
                 job = next(each for each in parents if "submitit.core._submit" in each.cmdline())
                 job.send_signal(signal.SIGKILL)
-            output = client.communicate(timeout=120)[0]
+            output = client.communicate(timeout=600)[0]
         assert client.returncode == code
         assert said in output
         assert not list(kept.glob(".cluster*"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("toys")
+def test_jobs_of_slurm_ask_for_what_the_options_say_and_make_the_same_results(tmp_path, monkeypatch):
+    slurm = write_commands(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(slurm), os.environ["PATH"]]))
+    asked = experiments("popularity", seeds=(0, 1))
+    run_all(asked, store=Store(tmp_path / "here"))
+    options = ["slurm_partition=cpu", "timeout_min=60", "mem_gb=2"]
+    jobs = open_cluster("slurm", folder=tmp_path / "there", options=options, threads=1)
+    assert run_all(asked, store=Store(tmp_path / "there"), executor=jobs).made == 4
+    assert_equal(tmp_path / "there", tmp_path / "here")
+    said = lines(slurm / "asked.101")
+    wanted = ["--partition=cpu", "--time=60", "--mem=2GB", "--cpus-per-task=1", "--job-name=fedrule"]
+    assert {f"#SBATCH {option}" for option in wanted} <= set(said)
+
+
+@pytest.mark.slow
+def test_a_scheduler_of_dask_that_dies_ends_the_command_with_a_sentence(tmp_path):
+    fits = tmp_path / "fits"
+    suite = write_suite(tmp_path / "mine.toml", fits, '"toy-count", ')
+    processes = DaskProcesses(tmp_path)
+    try:
+        processes.add_worker()
+        with started([*command(suite, tmp_path / "kept", processes.address), "--jobs", "1"]) as client:
+            wait_until(lambda: lines(fits))
+            processes.scheduler.kill()
+            _, errors = client.communicate(timeout=600)
+    finally:
+        processes.close()
+    assert client.returncode == 1
+    assert errors.splitlines()[-1].startswith(
+        f"{processes.address}: the connection to the Dask scheduler is lost; what"
+    )
+    assert "Traceback" not in errors
+    assert [result.key.method for result in load_results(tmp_path / "kept")] == ["toy-count"]
 
 
 def test_versions_of_packages_that_differ_are_named():
