@@ -100,8 +100,18 @@ def _parser() -> argparse.ArgumentParser:
     suites += "faults, privacy, robustness, sizes, tuning, or a TOML file"
     run.add_argument("suite", metavar="SUITE", help=suites)
     run.add_argument("--methods", type=comma_separated, metavar="A,B", help="these instead of the suite's")
-    about = "runs at the same time, each in its own process (default 1)"
-    run.add_argument("--jobs", type=count, default=1, metavar="N", help=about)
+    about = "runs at the same time, each in its own process (default 1; with --cluster as many as Dask's workers have "
+    about += "threads, or 16 jobs of Slurm)"
+    run.add_argument("--jobs", type=count, metavar="N", help=about)
+    about = "spread the runs over other machines: tcp://HOST:PORT of a Dask scheduler, slurm, or local, which tries "
+    about += (
+        "out the jobs of slurm on this machine; all results come back to DIR. Needs the extra cluster, and the same "
+    )
+    about += "code on all machines"
+    run.add_argument("--cluster", metavar="ADDRESS|slurm|local", help=about)
+    about = "for slurm and local: a parameter of submitit, e.g. slurm_partition=cpu, timeout_min=600 (default 1440) or "
+    about += "mem_gb=4; may be given several times"
+    run.add_argument("--cluster-option", action="append", default=[], metavar="KEY=VALUE", help=about)
     about = "threads of each run; with more than 1 numbers may differ from run to run"
     run.add_argument("--threads", type=count, default=1, metavar="N", help=about)
     about = "measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "

@@ -46,7 +46,10 @@ from datasets.registry import get as get_data
 from datasets.splits import SPLITS
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from benchmarks.results.records import Trial
+    from benchmarks.runs.scheduler import Executor
     from benchmarks.tune import Study, StudyResult
 
 log = logging.getLogger(__name__)
@@ -63,8 +66,9 @@ def run_suite(chosen: argparse.Namespace) -> int:
         raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
     store = Store(_folder_to_write(chosen.results))
     tracking = Tracking(chosen.track_to, store.folder)
-    how = {name: getattr(chosen, name) for name in ("jobs", "threads", "quiet", "checkpoints")}
-    outcome = run_all(experiments, store=store, on_result=tracking.send, **how)
+    how = {name: getattr(chosen, name) for name in ("threads", "quiet", "checkpoints")}
+    how |= {"jobs": chosen.jobs or 1, "executor": _cluster(chosen, store.folder), "on_result": tracking.send}
+    outcome = run_all(experiments, store=store, **how)
     for board in boards(outcome.finished):
         show_board(board, board.headline)
     say(f"{outcome.made} results made, {len(outcome.finished) - outcome.made} were there, in {store.folder}")
@@ -81,6 +85,23 @@ def run_suite(chosen: argparse.Namespace) -> int:
     if outcome.failed:
         say("The full errors are in the .failed.json files; the same command tries these runs again.")
     return 1 if outcome.failed else 0
+
+
+def _cluster(chosen: argparse.Namespace, folder: Path) -> AbstractContextManager[Executor] | None:
+    """Where runs are executed if not on this machine."""
+    if chosen.cluster is None:
+        if chosen.cluster_option:
+            raise DataError("--cluster-option is for --cluster slurm and --cluster local")
+        return None
+    if chosen.checkpoints:
+        raise DataError(
+            "--checkpoints does not go with --cluster: a checkpoint would be lost with its machine. Give the command "
+            "without --cluster on each machine, with --results in a folder that all of them see"
+        )
+    from benchmarks.runs.cluster import open_cluster
+
+    how = {"options": chosen.cluster_option, "jobs": chosen.jobs, "threads": chosen.threads}
+    return open_cluster(chosen.cluster, folder=folder, **how)
 
 
 def track_results(chosen: argparse.Namespace) -> int:

@@ -219,6 +219,7 @@ COMMAND = re.compile(
 )
 # Options of other programs.
 OTHERS = {"--benchmark-only", "--scale", "--storage", "--all-files", "--node-config", "--backend-store-uri", "--logdir"}
+OTHERS |= {"--nthreads", "--dashboard-address", "--no-dashboard"}  # of Dask
 
 
 def _main(module: str):

@@ -5,9 +5,9 @@
     <hash>.rules.parquet  a row per hidden rule
     <hash>.failed.json    the error of a run that failed; deleted when the run succeeds
 
-Every file is written under a temporary name and moved, the JSON last, so a finished run is complete and two processes
-may share a folder. Files that cannot be read are reported and left alone. The code is not part of the key: a run of
-edited code replaces the old one, so that no list shows both.
+All files are written under temporary names and then moved, the JSON last, so a finished run is complete and two
+processes may share a folder. Files that cannot be read are reported and left alone. The code is not part of the key: a
+run of edited code replaces the old one, so that no list shows both.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import pandas as pd
 import pyarrow.parquet
@@ -217,35 +219,59 @@ class Store:
         return found
 
     def save(self, result: Result, homes: pd.DataFrame, rules: pd.DataFrame | None = None) -> Result:
-        """Store a finished run; its tables first, so that they are complete when the JSON is there.
-
-        Published runs have no table of rules.
-        """
-        path = self.folder / f"{result.key.hash}.json"
-        if path.exists() and _read_logged(path) is None:
-            _set_aside(path)
-        digests = {}
-        for name, table in zip(TABLES, (homes, rules), strict=True):
-            if table is None:
-                continue
-            with atomic_file(_table_path(self.folder, result.key, name)) as temporary:
-                table.to_parquet(temporary)
-                digests[name] = _digest(temporary)
-        result = replace(result, status="done", error="", digests=digests, folder=None)
-        write_record(path, result, FORMAT)
-        self._failure(result.key).unlink(missing_ok=True)
-        return replace(result, folder=self.folder)
+        """Store a finished run. Published runs have no table of rules."""
+        tables = {name: table for name, table in zip(TABLES, (homes, rules), strict=True) if table is not None}
+        return self._save(result, {name: table.to_parquet for name, table in tables.items()})
 
     def fail(self, result: Result) -> Result:
         """Store the error of a run in a file of its own: a finished run of the same key stays finished."""
         result = replace(result, status="failed", folder=None)
-        write_record(self._failure(result.key), result, FORMAT)
+        with self._named_errors(result.key):
+            write_record(self._failure(result.key), result, FORMAT)
         return replace(result, folder=self.folder)
 
     def accept(self, result: Result, code: str, *, commit: str) -> None:
         """Count a finished run of other code as made by this code, since its numbers come out again at this commit."""
         accepted = replace(result, code=code, reproduced=commit, folder=None)
         write_record(self.folder / f"{result.key.hash}.json", accepted, FORMAT)
+
+    def adopt(self, result: Result) -> Result:
+        """Store a result of another folder, finished or failed; its tables are copied byte for byte."""
+        if result.status == "failed":
+            return self.fail(result)
+        if result.folder is None:
+            raise DataError(f"{result.key}: it is in no folder from which its tables could be copied")
+        sources = {name: _table_path(result.folder, result.key, name) for name in result.digests}
+        return self._save(result, {name: partial(shutil.copyfile, source) for name, source in sources.items()})
+
+    def _save(self, result: Result, tables: Mapping[str, Callable[[Path], object]]) -> Result:
+        """Write all files of a finished run, then move them into place, the JSON last."""
+        path = self.folder / f"{result.key.hash}.json"
+        with self._named_errors(result.key), ExitStack() as files:
+            if path.exists() and _read_logged(path) is None:
+                _set_aside(path)
+            record = files.enter_context(atomic_file(path))  # the first to enter is the last to leave
+            digests = {}
+            for name, write in tables.items():
+                temporary = files.enter_context(atomic_file(_table_path(self.folder, result.key, name)))
+                write(temporary)
+                digests[name] = _digest(temporary)
+            result = replace(result, status="done", error="", digests=digests, folder=None)
+            write_record(record, result, FORMAT)
+        self._failure(result.key).unlink(missing_ok=True)
+        return replace(result, folder=self.folder)
+
+    @contextmanager
+    def _named_errors(self, key: Key) -> Iterator[None]:
+        """An error of the disk says what could not be stored and what to do."""
+        try:
+            yield
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise DataError(
+                f"{self.folder}: {why}, so the result of {key} is not stored; what was stored before is complete. "
+                "Make room, or name another folder by --results, and give the same command again"
+            ) from error
 
     def outcome(self, key: Key, code: str | None = None) -> Result:
         """The finished run of this key by this code, or else its failure; else the code was edited meanwhile."""
@@ -262,26 +288,34 @@ class Store:
         Where the file system cannot lock, everyone may run: work is then done twice, but nothing is lost.
         """
         try:
-            import fcntl  # not on Windows
-
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / f"{replace(key, protocol='').hash}.lock").open("w")
+            lock = self._locked(self.folder / f"{replace(key, protocol='').hash}.lock")
+        except BlockingIOError:
+            yield False
+            return
         except (ImportError, OSError):
             yield True
             return
         with lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            except OSError:
-                yield True
-                return
-            try:
                 yield True
             finally:
                 Path(lock.name).unlink(missing_ok=True)
+
+    def _locked(self, path: Path) -> IO[str]:
+        """A lock file that is ours and still in its place: another process deletes it when it has ended its run."""
+        import fcntl  # not on Windows
+
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = path.open("w")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_open_file(path, lock):
+                    return lock
+            except BaseException:
+                lock.close()
+                raise
+            lock.close()
 
     def _failure(self, key: Key) -> Path:
         return self.folder / f"{key.hash}.failed.json"
@@ -312,6 +346,13 @@ def _read_logged(path: Path) -> Result | None:
 
 def _warn(path: Path, reason: str) -> None:
     log.warning("%s is not used: %s", path, reason)
+
+
+def _is_open_file(path: Path, file: IO[str]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _table_path(folder: Path, key: Key, name: str) -> Path:

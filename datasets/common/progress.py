@@ -51,4 +51,6 @@ def progress(total: int | None, unit: str, *, quiet: bool = False) -> Iterator[P
         tqdm(total=total, unit=unit, unit_scale=(total or 0) > 10_000, dynamic_ncols=True) as bar,
         logging_redirect_tqdm([logging.getLogger()]),
     ):
+        vars(bar)["_time"] = time.monotonic  # by the wall clock, a bar stands still for as long as that is set back
+        bar.start_t = bar.last_print_t = time.monotonic()
         yield Progress(bar)

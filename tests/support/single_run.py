@@ -11,7 +11,8 @@ from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.store import Result, Store, results_folder
 from benchmarks.runs.experiment import make_experiment, make_source, refuse_bad_interval
 from benchmarks.runs.run import RunCheckpoints, run_once
-from benchmarks.runs.scheduler import Workers, write_homes
+from benchmarks.runs.scheduler import write_homes
+from benchmarks.runs.workers import Workers
 from datasets.common.environment import set_threads
 
 WORKERS = Workers()  # of all tests: a template process for each of them would import the same again

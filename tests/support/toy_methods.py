@@ -5,6 +5,7 @@ Tests take them from `tests.support.toys`, which registers them for the length o
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 
 from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.registry import register
@@ -160,3 +162,38 @@ class Slow:
         Path(os.environ["TOY_SLOW_STARTED"]).touch()
         time.sleep(self.seconds)
         return fitted
+
+
+@register("toy-waiting")
+@dataclass(frozen=True)
+class Waiting:
+    """Writes its process into a file at each fit; the first one then takes longer than any test."""
+
+    fits: str = ""  # the path of the file
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
+        with Path(self.fits).open("a+") as file:
+            file.write(f"{os.getpid()}\n")
+            file.seek(0)
+            earlier = len(file.readlines()) - 1
+        if not earlier:
+            time.sleep(3_600)
+        return Count().fit(train, rng=rng, on_round=on_round)
+
+
+@register("toy-full-disk")
+@dataclass(frozen=True)
+class FullDisk:
+    """Fills the disk, as far as its process can tell, for as long as a file is not there."""
+
+    needs: str = ""  # the path of the file
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
+        if not Path(self.needs).exists():
+            pd.DataFrame.to_parquet = write_to_full_disk
+        return Count().fit(train, rng=rng, on_round=on_round)
+
+
+def write_to_full_disk(*_: object) -> None:
+    """What writing a file does when the disk is full."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -25,7 +25,8 @@ from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
-from benchmarks.runs.scheduler import Turns, Workers, run_all, write_homes
+from benchmarks.runs.scheduler import Turns, run_all, write_homes
+from benchmarks.runs.workers import Workers
 from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
@@ -436,7 +437,7 @@ def test_runs_of_a_module_share_what_it_imports_and_nothing_else(tmp_path):
 
 def test_methods_that_need_the_same_libraries_share_a_process_until_its_code_is_edited(tmp_path, edited, monkeypatch):
     homes = write_homes(source := make_source("wyze-synthetic", **HOMES), tmp_path)
-    monkeypatch.setattr("benchmarks.runs.scheduler._libraries", lambda _: frozenset())
+    monkeypatch.setattr("benchmarks.runs.workers.libraries_of", lambda _: frozenset())
 
     def process_of(method):
         asked = make_experiment(method, source, parameters={}, options={}, protocols=["ranking"])
@@ -468,7 +469,7 @@ def test_methods_with_compiled_loops_take_turns_in_their_first_runs_and_nobody_w
 
 @pytest.mark.usefixtures("toys")
 def test_more_processes_than_are_worth_keeping_are_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.runs.scheduler.MOST_IDLE", 0)
+    monkeypatch.setattr("benchmarks.runs.workers.MOST_IDLE", 0)
     source = make_source("wyze-synthetic", **HOMES)
     asked = make_experiment("toy-count", source, parameters={}, options={}, protocols=["ranking"])
     with Workers() as workers:
@@ -592,10 +593,10 @@ def test_runs_are_forked_from_a_process_that_has_loaded_torch_where_the_method_n
     pytest.importorskip("torch", reason="needs the extra graph")
     program = (
         "import sys\n"
-        "from benchmarks.runs.scheduler import _libraries, _load_late_parts\n"
-        "_load_late_parts(_libraries('popularity'))\n"
+        "from benchmarks.runs.workers import _load_late_parts, libraries_of\n"
+        "_load_late_parts(libraries_of('popularity'))\n"
         "assert 'torch' not in sys.modules\n"
-        "_load_late_parts(_libraries('fedgnn'))\n"  # its module imports torch on first use
+        "_load_late_parts(libraries_of('fedgnn'))\n"  # its module imports torch on first use
         "assert 'torch' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
