@@ -5,7 +5,6 @@ submitit hands a job and its results over as files, in a hidden folder among the
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from contextlib import suppress
@@ -17,18 +16,16 @@ from typing import TYPE_CHECKING, Any, Self
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment
 from benchmarks.runs.history import OnProgress
-from benchmarks.runs.remote import ATTEMPTS, REMEDY, Reply, give_up, job_of, make_alone, other_versions, receive
+from benchmarks.runs.remote import Reply, job_of, retry, run_single_job, store_reply
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor, Job
 
-log = logging.getLogger(__name__)
-
-JOBS = {"slurm": 16, "local": 1}  # in the queue or running, unless told
-MINUTES = 24 * 60  # that a job may take; submitit's own default is 5
-POLL = 0.5  # seconds between two looks at a job; submitit asks Slurm itself less often
+JOBS = {"slurm": 16, "local": 1}  # queued or running at the same time, by default
+TIME_LIMIT = 24 * 60  # minutes of a job; submitit's own default is 5
+POLL_INTERVAL = 0.5  # seconds; submitit asks Slurm itself less often
 
 
 class BatchSystem:
@@ -38,8 +35,9 @@ class BatchSystem:
         self.system = system
         self.jobs = jobs or JOBS[system]
         self.stopped = False
-        self._parameters = {"name": "fedrule", "timeout_min": MINUTES, "cpus_per_task": threads, **options}
-        self._results = folder.absolute()  # jobs may begin elsewhere
+        self._parameters = {"name": "fedrule", "timeout_min": TIME_LIMIT, "cpus_per_task": threads, **options}
+        self._results = folder.absolute()  # jobs may start in another folder
+        self._warned: set[str] = set()
         self._jobs: set[Job[Reply]] = set()
         self._lock = Lock()  # submitit is called by one thread at a time
 
@@ -73,23 +71,15 @@ class BatchSystem:
         on_progress: OnProgress,
         checkpoints: int,
     ) -> list[Result]:
-        """Make a run as a job; its results, stored here. A stopped one has none."""
+        """Execute a run as a job; its results, stored here. A stopped one has none."""
         del on_progress, checkpoints  # rounds are not reported; a checkpoint would stay on a machine that may be gone
         job = job_of(experiment, homes, threads=threads)
         self._share(homes)
-        for attempt in range(1, ATTEMPTS + 1):
-            reply = self._reply(job)
-            if self.stopped:
-                return []
-            if "refusal" in reply:
-                raise DataError(f"the job's machine {reply['refusal']}: {REMEDY}")
-            if "error" not in reply:
-                made = receive(reply, experiment, homes.stem, store)
-                for line in {line for result in made for line in other_versions(result)}:
-                    log.warning("%s was made with %s: numbers may differ in their last digits", experiment, line)
-                return made
-            log.warning("%s failed %s, attempt %s of %s", experiment, reply["error"].strip(), attempt, ATTEMPTS)
-        return give_up(reply["error"], experiment, homes.stem, store, threads=threads)
+        reply = retry(experiment, lambda: self._reply(job))
+        if self.stopped:
+            return []
+        machine, warned = "the job's machine", self._warned
+        return store_reply(reply, experiment, homes, store, machine=machine, threads=threads, warned=warned)
 
     def stop(self) -> None:
         """Cancel every job."""
@@ -108,11 +98,12 @@ class BatchSystem:
                     shutil.copyfile(homes, temporary)
 
     def _reply(self, job: str) -> Reply:
+        """That of a new job; empty where it was stopped."""
         from submitit.core.utils import FailedSubmissionError, UncompletedJobError
 
         try:
             with self._lock:
-                submitted: Job[Reply] = self._executor.submit(make_alone, job, self._folder.name)
+                submitted: Job[Reply] = self._executor.submit(run_single_job, job, self._folder.name)
                 self._jobs.add(submitted)
         except FailedSubmissionError as error:
             raise DataError(f"--cluster {self.system}: {' '.join(str(error).split())}") from None
@@ -122,9 +113,10 @@ class BatchSystem:
                     if submitted.done():
                         reply: Reply = submitted.result()
                         return reply
-                time.sleep(POLL)
+                time.sleep(POLL_INTERVAL)
         except UncompletedJobError as error:
-            return {"error": f"job {submitted.job_id}: {error}"}
+            if not self.stopped:
+                return {"error": f"job {submitted.job_id}: {error}"}
         finally:
             with self._lock:
                 self._jobs.discard(submitted)

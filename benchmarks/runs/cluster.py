@@ -1,9 +1,10 @@
 """Runs on other machines: an existing Dask cluster, or a batch system by submitit (`benchmarks.runs.batch_system`).
 
-The scheduler is the same as for processes of this machine: it claims a run, hands it to one of these executors, and
-stores what comes back. A worker of Dask needs no file of ours but the installed code. Homes are sent to it when it says
-that it lacks them, so once for each data set and worker. A run whose worker dies is given to another one by Dask. It
-counts as failed when three died, or one more than `distributed.scheduler.allowed-failures` of Dask's configuration.
+The scheduler is the same as for processes of this machine: it claims a run and hands it to one of these executors,
+which stores what comes back. A worker of Dask needs no file of ours but the installed code. Homes are sent to it when
+it says that it lacks them, so once for each data set and worker. A run whose worker dies is given to another one by
+Dask. It counts as failed when three died, or one more than `distributed.scheduler.allowed-failures` of Dask's
+configuration.
 
 Dask trusts whoever reaches its ports, and so does every worker: use a private network.
 """
@@ -26,16 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment
 from benchmarks.runs.history import OnProgress
-from benchmarks.runs.remote import (
-    ATTEMPTS,
-    REMEDY,
-    Reply,
-    give_up,
-    job_of,
-    other_versions,
-    receive,
-    topic_of,
-)
+from benchmarks.runs.remote import ATTEMPTS, Reply, job_of, retry, store_reply, topic_of
 from datasets.common.errors import DataError, counted, install_hint
 
 if TYPE_CHECKING:
@@ -46,9 +38,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_SYSTEMS = ("slurm", "local")
-ANSWER = 10.0  # seconds in which a scheduler of Dask has to answer
-POLL = 2.0  # seconds between two looks at whether there is any worker
-PATIENCE = 300.0  # seconds without any worker
+CONNECT_TIMEOUT = 10.0  # seconds
+POLL_INTERVAL = 2.0  # seconds between two looks at whether there is any worker
+WORKER_TIMEOUT = 300.0  # seconds without any worker after which the command ends
 
 
 def open_cluster(
@@ -65,7 +57,7 @@ def open_cluster(
         raise DataError(f"--cluster {name}: write tcp://HOST:PORT of a Dask scheduler, or {' or '.join(BATCH_SYSTEMS)}")
     if given:
         raise DataError(
-            f"--cluster-option {next(iter(given))}: it is for slurm and local; a Dask cluster is there already"
+            f"--cluster-option {next(iter(given))}: it is for slurm and local; a Dask cluster has its own settings"
         )
     _refuse_without("distributed", name)
     return DaskCluster(name, jobs=jobs)
@@ -97,19 +89,19 @@ class DaskCluster:
         self.address = address
         self.jobs = jobs  # at most; None: as many as there are threads
         self.stopped = False
-        self._listeners: dict[str, OnProgress] = {}  # of runs that are under way
-        self._starts: dict[str, list[str]] = {}  # of these, the workers that have begun with them
+        self._listeners: dict[str, OnProgress] = {}  # of running runs, by name
+        self._starts: dict[str, list[str]] = {}  # the workers that have started each of them
         self._futures: set[Future] = set()
         self._sent: set[tuple[str, str]] = set()  # process of a worker, file of homes
         self._sending, self._warned = Lock(), set[str]()
-        self._seen = 0.0  # when there was a worker
+        self._seen = 0.0  # when there was a worker last
 
     def __enter__(self) -> Self:
         from distributed import Client
 
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # our messages say what matters
         try:
-            self._client: Client = Client(self.address, timeout=ANSWER, set_as_default=False, name="fedrule")
+            self._client: Client = Client(self.address, timeout=CONNECT_TIMEOUT, set_as_default=False, name="fedrule")
         except (OSError, ValueError, TimeoutError) as error:
             raise DataError(
                 f"--cluster {self.address}: no Dask scheduler answers there ({str(error) or 'no answer'}); start one "
@@ -128,7 +120,7 @@ class DaskCluster:
             if not self.stopped:
                 self._client.run(_remote("close_session"), self._client.id, on_error="ignore")
         with suppress(Exception):
-            self._client.close(timeout=ANSWER)
+            self._client.close(timeout=CONNECT_TIMEOUT)
 
     def capacity(self) -> int:
         """The threads of all workers, or `jobs` if there are more."""
@@ -144,31 +136,20 @@ class DaskCluster:
         on_progress: OnProgress,
         checkpoints: int,
     ) -> list[Result]:
-        """Make a run on some worker; its results, stored here. A stopped one has none."""
+        """Execute a run on some worker; its results, stored here. A stopped one has none."""
         del checkpoints  # would stay on a machine that may be gone
         job, name = job_of(experiment, homes, threads=threads), f"{experiment} {uuid.uuid4().hex[:8]}"
         self._listeners[name], self._starts[name] = on_progress, []
         try:
-            for attempt in range(1, ATTEMPTS + 1):
-                reply = self._ask(job, name, homes)
-                if "error" not in reply or reply.get("final"):
-                    break
-                log.warning("%s failed %s, attempt %s of %s", experiment, reply["error"].strip(), attempt, ATTEMPTS)
+            reply = retry(experiment, lambda: self._ask(job, name, homes))
         except CancelledError:
             if self.stopped:
                 return []
             raise self._lost() from None
         finally:
             del self._listeners[name], self._starts[name]
-        if "refusal" in reply:
-            raise DataError(f"the worker {reply['worker']} {reply['refusal']}: {REMEDY}")
-        if "error" in reply:
-            return give_up(reply["error"], experiment, homes.stem, store, threads=threads)
-        made = receive(reply, experiment, homes.stem, store)
-        for line in (line for result in made for line in other_versions(result) if line not in self._warned):
-            self._warned.add(line)
-            log.warning("%s has %s: numbers may differ in their last digits", reply["worker"], line)
-        return made
+        machine, warned = f"the worker {reply.get('worker')}", self._warned
+        return store_reply(reply, experiment, homes, store, machine=machine, threads=threads, warned=warned)
 
     def stop(self) -> None:
         """Cancel what is queued and end what is running."""
@@ -185,14 +166,14 @@ class DaskCluster:
         while True:
             key = f"{name} {uuid.uuid4().hex[:8]}"
             given = self._client.id, job, name
-            future = self._client.submit(_remote("make_on_worker"), *given, key=key, pure=False, **where)
+            future = self._client.submit(_remote("run_on_worker"), *given, key=key, pure=False, **where)
             self._futures.add(future)
             try:
                 if self.stopped:
                     raise CancelledError
                 reply: Reply = self._result(future)
             except KilledWorker as error:
-                return _worn_out(error.allowed_failures + 1, error.last_worker.address)
+                return _workers_died(error.allowed_failures + 1, error.last_worker.address)
             except (ImportError, AttributeError) as error:
                 return {"refusal": f"lacks this version of fedrule ({error})", "worker": "that took the run"}
             finally:
@@ -201,21 +182,21 @@ class DaskCluster:
                 return reply
             # Its events arrive before its reply, and so do those of workers that have died with this run.
             if len(died := self._starts[name]) >= ATTEMPTS:
-                return _worn_out(len(died), died[-1])
+                return _workers_died(len(died), died[-1])
             self._send(homes, reply)
             where = {"workers": [reply["worker"]], "allow_other_workers": True}
 
     def _result(self, future: Future) -> Reply:
         while True:
             try:
-                reply: Reply = future.result(timeout=POLL)
+                reply: Reply = future.result(timeout=POLL_INTERVAL)
             except TimeoutError:
                 if self._threads():
                     continue
-                if time.monotonic() - self._seen > PATIENCE:
+                if time.monotonic() - self._seen > WORKER_TIMEOUT:
                     raise DataError(
-                        f"{self.address} has had no worker for {PATIENCE:.0f} seconds; start some with `dask worker "
-                        f"{self.address}`, and repeat the command: what is stored stays"
+                        f"{self.address} has had no worker for {WORKER_TIMEOUT:.0f} seconds; start some with "
+                        f"`dask worker {self.address}`, and repeat the command: what is stored stays"
                     ) from None
             else:
                 return reply
@@ -260,8 +241,8 @@ class DaskCluster:
         )
 
 
-def _worn_out(many: int, last: str) -> Reply:
-    return {"error": f"{many} workers died while they made it, the last was {last}", "final": True}
+def _workers_died(many: int, last: str) -> Reply:
+    return {"error": f"{many} workers died while running it, the last one was {last}", "final": True}
 
 
 def _remote(function: str) -> Callable[..., Any]:

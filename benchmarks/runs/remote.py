@@ -1,4 +1,4 @@
-"""What another machine does with a run of a cluster: it makes the run in a process of its own and sends the files back.
+"""Runs on another machine of a cluster: it executes a run in a process of its own and sends the files of its results.
 
 A machine must have the same code as the one that the command is given on. Each run is refused where the code of its
 method and of the evaluation differs. Threads and PYTHONHASHSEED are set for the process of a run, whatever the machine
@@ -10,6 +10,7 @@ All that travels is JSON, bytes and text, so that a machine with another version
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import time
 import traceback
@@ -26,16 +27,18 @@ from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment
 from benchmarks.runs.history import OnProgress, ignore_progress
 from benchmarks.runs.run import failed
-from benchmarks.runs.workers import Workers, describe, restore
+from benchmarks.runs.workers import Workers, experiment_as_json, experiment_from_json
 from datasets.common.environment import DISTRIBUTIONS, commit
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
 
+log = logging.getLogger(__name__)
+
 Reply: TypeAlias = dict[str, Any]  # `files` by name, or why there are none: `refusal`, `error` or `lacks`
 
 ATTEMPTS = 3  # machines that may die with a run before it counts as failed
-SENT = (".json", ".parquet")  # files of results
-REPORTED = 1.0  # seconds between two reports of rounds
+RESULT_FILES = (".json", ".parquet")
+REPORT_INTERVAL = 1.0  # seconds between two reports of rounds
 
 REMEDY = (
     "install the same version there (check out the same commit, and copy your modules of --import), start its workers "
@@ -45,10 +48,11 @@ REMEDY = (
 
 def job_of(experiment: Experiment, homes: Path, *, threads: int) -> str:
     """A run as text for another machine."""
-    return json.dumps({**describe(experiment), "homes": homes.name, "threads": threads, "code": experiment.code})
+    more = {"homes": homes.name, "threads": threads, "code": experiment.code}
+    return json.dumps(experiment_as_json(experiment) | more)
 
 
-def make(
+def run_job(
     job: str,
     folder: Path,
     workers: Workers,
@@ -56,7 +60,7 @@ def make(
     on_start: Callable[[], None] = lambda: None,
     on_progress: OnProgress = ignore_progress,
 ) -> Reply:
-    """Make a run here, with the homes in this folder; never an exception."""
+    """Execute a run here, on the homes in this folder; never raises."""
     try:
         given = json.loads(job)
         refusal = _refusal(given)
@@ -67,28 +71,28 @@ def make(
             return {"lacks": homes.name}
         on_start()
         with TemporaryDirectory() as temporary:
-            store = Store(Path(temporary))
-            workers.run(restore(given), homes, store=store, threads=given["threads"], on_progress=on_progress)
-            return {"files": {p.name: p.read_bytes() for p in store.folder.iterdir() if p.suffix in SENT}}
+            experiment, store = experiment_from_json(given), Store(Path(temporary))
+            workers.run(experiment, homes, store=store, threads=given["threads"], on_progress=on_progress)
+            return {"files": {p.name: p.read_bytes() for p in store.folder.iterdir() if p.suffix in RESULT_FILES}}
     except Exception:  # such as a full disk: the run is tried on another machine
         return {"error": f"on {socket.gethostname()}: {traceback.format_exc()}"}
 
 
 def _refusal(given: Mapping[str, Any]) -> str:
-    """Why this machine must not make a run; empty where it may."""
+    """Why this machine must not execute a run; empty where it may."""
     name = given["experiment"]["method"]
     here = commit() or "no git checkout"
     try:
-        code = restore(given).code
+        code = experiment_from_json(given).code
     except (ImportError, DataError) as error:
         return f"has no {name} as it is here ({error}; {here})"
     return "" if code == given["code"] else f"has other code of {name} ({code}, {here}; it is {given['code']} here)"
 
 
-def make_alone(job: str, folder: str) -> Reply:
+def run_single_job(job: str, folder: str) -> Reply:
     """The job of a batch system: one run in a process that ends with it."""
     with Workers() as workers:
-        return make(job, Path(folder), workers)
+        return run_job(job, Path(folder), workers)
 
 
 @dataclass
@@ -124,7 +128,7 @@ def close_lost_sessions(connected: Collection[str]) -> None:
             close_session(client)
 
 
-def make_on_worker(client: str, job: str, name: str) -> Reply:
+def run_on_worker(client: str, job: str, name: str) -> Reply:
     """A task of Dask: a run, which reports its start and its rounds as events under this name."""
     from distributed import get_worker
 
@@ -135,12 +139,12 @@ def make_on_worker(client: str, job: str, name: str) -> Reply:
 
     def report(done: int, of: int) -> None:
         nonlocal reported
-        if time.monotonic() - reported >= REPORTED:
+        if time.monotonic() - reported >= REPORT_INTERVAL:
             reported = time.monotonic()
             worker.log_event(topic_of(client), {"run": name, "done": done, "of": of})
 
     session = session_of(client, worker.local_directory)
-    reply = make(job, Path(session.folder.name), session.workers, on_start=start, on_progress=report)
+    reply = run_job(job, Path(session.folder.name), session.workers, on_start=start, on_progress=report)
     return {**reply, "worker": worker.address, "process": worker.id}
 
 
@@ -163,20 +167,38 @@ def put_homes(client: str, name: str, content: bytes, folder: str) -> None:
         temporary.write_bytes(content)
 
 
-def receive(reply: Reply, experiment: Experiment, fingerprint: str, store: Store) -> list[Result]:
-    """Store the results that another machine has sent."""
+def retry(experiment: Experiment, ask: Callable[[], Reply]) -> Reply:
+    """Ask for the reply of a machine until one has not died with the run, at most ATTEMPTS times."""
+    for attempt in range(1, ATTEMPTS + 1):
+        reply = ask()
+        if "error" not in reply or reply.get("final"):
+            break
+        log.warning("%s failed (attempt %s of %s): %s", experiment, attempt, ATTEMPTS, reply["error"].strip())
+    return reply
+
+
+def store_reply(
+    reply: Reply, experiment: Experiment, homes: Path, store: Store, *, machine: str, threads: int, warned: set[str]
+) -> list[Result]:
+    """Store the results that a machine has sent, or that the run has failed; an error where the machine refuses it.
+
+    Warns of versions that differ from those here, of each once: `warned` has those that were named.
+    """
+    if "refusal" in reply:
+        raise DataError(f"{machine} {reply['refusal']}: {REMEDY}")
+    keys, code = experiment.keys(homes.stem).values(), experiment.code
+    if "error" in reply:
+        return [store.fail(failed(experiment, key, reply["error"], threads=threads, code=code)) for key in keys]
     with TemporaryDirectory() as folder:
         for name, content in reply["files"].items():
             (Path(folder) / Path(name).name).write_bytes(content)
-        sent, code = Store(Path(folder)), experiment.code
-        found = [sent.outcome(key, code) for key in experiment.keys(fingerprint).values()]
-        return [store.adopt(result) for result in found]
-
-
-def give_up(error: str, experiment: Experiment, fingerprint: str, store: Store, *, threads: int) -> list[Result]:
-    """Store that a run has failed, since no machine has finished it."""
-    keys, code = experiment.keys(fingerprint).values(), experiment.code
-    return [store.fail(failed(experiment, key, error, threads=threads, code=code)) for key in keys]
+        sent = Store(Path(folder))
+        results = [store.adopt(sent.outcome(key, code)) for key in keys]
+    for line in (line for result in results for line in other_versions(result)):
+        if line not in warned:
+            warned.add(line)
+            log.warning("%s has %s: numbers may differ in their last digits", machine, line)
+    return results
 
 
 def other_versions(result: Result) -> list[str]:

@@ -32,7 +32,7 @@ from datasets.common.progress import Progress, progress
 
 log = logging.getLogger(__name__)
 
-CAPACITY_AGE = 2.0  # seconds after which a cluster is asked again how many runs it takes
+CAPACITY_AGE = 2.0  # seconds after which a cluster is asked for its capacity again
 
 _Done: TypeAlias = tuple[list[Result], list[Result]]  # finished by another process meanwhile, and made
 _Task: TypeAlias = tuple[Experiment, Path]  # and the file of its homes
@@ -42,7 +42,7 @@ class Executor(Protocol):
     """Where runs are executed; its methods are called from several threads."""
 
     def capacity(self) -> int:
-        """How many runs it takes at the same time, 1 or more; a cluster's may change."""
+        """How many runs it executes at the same time, 1 or more; a cluster's may change."""
 
     def run(
         self,
@@ -54,10 +54,10 @@ class Executor(Protocol):
         on_progress: OnProgress,
         checkpoints: int,
     ) -> list[Result]:
-        """Make a run on the homes of a file of `write_homes`; its results, stored. A stopped one has none."""
+        """Execute a run on the homes of a file of `write_homes`; its results, stored. A stopped one has none."""
 
     def stop(self) -> None:
-        """End every run; those under way are lost."""
+        """End every run; running ones are lost."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def ignore_result(result: Result) -> None:
-    """Nobody is to be told of a result."""
+    """Do nothing."""
     del result
 
 
@@ -88,9 +88,9 @@ def run_all(
 ) -> Outcome:
     """Run what is not finished; Ctrl-C ends the running ones and comes through as KeyboardInterrupt.
 
-    Without an executor in `jobs` processes of this machine. With `checkpoints` every so many rounds, killed runs are
-    resumed; see `benchmarks.runs.run`. `on_result` is called with each result once it is stored, a failure too, but not
-    with those that were finished before.
+    Without an executor, `jobs` runs at the same time are processes of this machine. With `checkpoints` every so many
+    rounds, killed runs are resumed; see `benchmarks.runs.run`. `on_result` is called with each result once it is
+    stored, a failure too, but not with those that were finished before.
     """
     refuse_bad_interval("checkpoints", checkpoints)
     if not experiments:
@@ -103,7 +103,7 @@ def run_all(
         if not tasks:
             return outcome
         with (
-            executor or Workers(max(jobs, 1)) as place,
+            executor or Workers(max(jobs, 1)) as opened,
             progress(len(tasks), "run", quiet=quiet) as bar,
             ThreadPoolExecutor(len(tasks)) as pool,  # a thread is started when it is needed
         ):
@@ -111,13 +111,13 @@ def run_all(
             running: set[Future[_Done | str]] = set()
             try:
                 while waiting or running:
-                    while waiting and len(running) < place.capacity():
-                        running.add(pool.submit(_run_next, turns, place, store, threads, checkpoints, bar))
+                    while waiting and len(running) < opened.capacity():
+                        running.add(pool.submit(_run_next, turns, opened, store, threads, checkpoints, bar))
                         waiting -= 1
                     done, running = wait(running, CAPACITY_AGE if waiting else None, FIRST_COMPLETED)
                     _collect(done, bar, outcome, on_result)
             except BaseException:
-                place.stop()
+                opened.stop()
                 raise
     return outcome
 
@@ -138,7 +138,7 @@ def _missing(experiment: Experiment, store: Store, outcome: Outcome, seen: set[s
 
 
 class Turns:
-    """Who runs next: tasks in their order, except that only one of the first runs of compiled methods is under way.
+    """Who runs next: tasks in their order, except that only one of the first runs of compiled methods is running.
 
     Others that might compile the same are passed over meanwhile, unless nothing else is left: nobody waits.
     """
@@ -172,14 +172,14 @@ class Turns:
 
 
 def _run_next(
-    turns: Turns, place: Executor, store: Store, threads: int, checkpoints: int, bar: Progress
+    turns: Turns, executor: Executor, store: Store, threads: int, checkpoints: int, bar: Progress
 ) -> _Done | str:
     with turns.take() as (experiment, homes):
-        return _run(experiment, homes, place, store, threads, checkpoints, bar)
+        return _run(experiment, homes, executor, store, threads, checkpoints, bar)
 
 
 def _run(
-    experiment: Experiment, homes: Path, place: Executor, store: Store, threads: int, checkpoints: int, bar: Progress
+    experiment: Experiment, homes: Path, executor: Executor, store: Store, threads: int, checkpoints: int, bar: Progress
 ) -> _Done | str:
     """The results of a run, or its name where another process is running it."""
     fingerprint = experiment.source.fingerprint()
@@ -198,7 +198,9 @@ def _run(
         def on_progress(done: int, of: int) -> None:
             bar.note(f"{experiment}: round {done} of {of}")
 
-        made = place.run(missing, homes, store=store, threads=threads, on_progress=on_progress, checkpoints=checkpoints)
+        made = executor.run(
+            missing, homes, store=store, threads=threads, on_progress=on_progress, checkpoints=checkpoints
+        )
         return list(found.values()), made
 
 

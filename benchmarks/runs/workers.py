@@ -269,30 +269,30 @@ def _run_job(job: dict[str, Any], lines: IO[str]) -> None:
         except BrokenPipeError:  # the parent process is gone, which is no failure of the method
             os._exit(1)
 
-    homes, store = load_file(job["homes"]), Store(Path(job["store"]))
+    experiment, homes, store = experiment_from_json(job), load_file(job["homes"]), Store(Path(job["store"]))
     threads, checkpoints = job["threads"], job["checkpoints"]
-    run_once(restore(job), homes, store=store, threads=threads, on_progress=report, checkpoints=checkpoints)
+    run_once(experiment, homes, store=store, threads=threads, on_progress=report, checkpoints=checkpoints)
 
 
-def describe(experiment: Experiment) -> dict[str, Any]:
-    """An experiment as JSON holds it, for another process, and the module of its method."""
+def experiment_as_json(experiment: Experiment) -> dict[str, Any]:
+    """An experiment as JSON, for another process, and the module of its method."""
     module = module_of(experiment)
     if module == "__main__":
         raise DataError(f"{experiment.method} is defined in the script itself; move it to a module and use --import")
     return {"experiment": as_json(asdict(experiment), experiment.method), "module": module}
 
 
-def restore(described: Mapping[str, Any]) -> Experiment:
-    """The experiment of a description; imports its method."""
-    importlib.import_module(described["module"])
-    given = dict(described["experiment"])
+def experiment_from_json(content: Mapping[str, Any]) -> Experiment:
+    """The experiment of `experiment_as_json`; imports its method."""
+    importlib.import_module(content["module"])
+    given = dict(content["experiment"])
     given["options"] = given.pop("split_options")
     return make_experiment(given.pop("method"), Source(**given.pop("source")), **given)
 
 
 def _job(experiment: Experiment, homes: Path, store: Store, *, threads: int, checkpoints: int) -> str:
     places = {"homes": str(homes), "store": str(store.folder.absolute())}
-    return json.dumps({**describe(experiment), **places, "threads": threads, "checkpoints": checkpoints})
+    return json.dumps({**experiment_as_json(experiment), **places, "threads": threads, "checkpoints": checkpoints})
 
 
 def _describe_exit(code: int) -> str:

@@ -183,7 +183,7 @@ def test_a_run_that_takes_worker_after_worker_with_it_is_a_failed_run(tmp_path, 
         output, _ = client.communicate()
     assert killed == ATTEMPTS
     assert client.returncode == 1
-    assert f"{ATTEMPTS} workers died while they made it, the last was tcp://127.0.0.1:" in output
+    assert f"{ATTEMPTS} workers died while running it, the last one was tcp://127.0.0.1:" in output
     assert len(load_failures(tmp_path / "kept")) == 1
 
 
@@ -311,7 +311,7 @@ def refused(tmp_path, *options):
     ],
 )
 def test_what_cannot_work_is_one_line(tmp_path, monkeypatch, capsys, options, complaint):
-    monkeypatch.setattr(cluster, "ANSWER", 1.0)
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 1.0)
     assert refused(tmp_path, *options) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert re.match(re.escape(complaint).replace(r"\.\*", ".*"), line), line
