@@ -103,11 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     about = "runs at the same time, each in its own process (default 1; with --cluster as many as Dask's workers have "
     about += "threads, or 16 jobs of Slurm)"
     run.add_argument("--jobs", type=count, metavar="N", help=about)
-    about = "spread the runs over other machines: tcp://HOST:PORT of a Dask scheduler, slurm, or local, which tries "
-    about += (
-        "out the jobs of slurm on this machine; all results come back to DIR. Needs the extra cluster, and the same "
-    )
-    about += "code on all machines"
+    about = "spread the runs over other machines: tcp://HOST:PORT of a Dask scheduler, slurm, or local, which runs the "
+    about += "jobs of slurm on this machine, to try them out; all results come back to DIR. Needs the extra cluster, and "
+    about += "the same code on all machines"
     run.add_argument("--cluster", metavar="ADDRESS|slurm|local", help=about)
     about = "for slurm and local: a parameter of submitit, e.g. slurm_partition=cpu, timeout_min=600 (default 1440) or "
     about += "mem_gb=4; may be given several times"
@@ -128,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command("list", "list_methods", "every method, one line each, by formulation")
     share(command("show", "show_method", "the parameters of a method with type, default and meaning"), "method")
-    about = "write what our methods say of themselves to a file, for the report"
+    about = "write the docstrings and parameters of our methods to a file, for the report"
     describe = command("describe", "describe_methods", about)
     about = "the file to write (default benchmarks/results/methods.json)"
     describe.add_argument("--out", type=Path, metavar="FILE", help=about)
@@ -164,7 +162,8 @@ def _parser() -> argparse.ArgumentParser:
     restore.add_argument("--file", type=Path, metavar="FILE", help=about)
     share(restore, "--results")
 
-    about = "does one seed of each method and data set come out again with the code of now? then all of them count"
+    about = "run one seed of each method and data set again; if its numbers are the same, all its seeds count as "
+    about += "made by the current code"
     reproduce = command("reproduce", "reproduce_results", about)
     reproduce.add_argument("--methods", type=comma_separated, metavar="A,B", help="these only (default all)")
     about = "runs at the same time, each in its own process (default 1)"

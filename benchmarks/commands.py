@@ -146,13 +146,13 @@ def restore_results(chosen: argparse.Namespace) -> int:
 
 
 def reproduce_results(chosen: argparse.Namespace) -> int:
-    """Run one seed of each group of results of other code again; exit code 1 if one does not come out again."""
+    """Run one seed of each group of results of other code again; exit code 1 if one is not reproduced."""
     folder = _folder_to_write(chosen.results)
     for method in chosen.methods or []:
         registry.get(method)
     groups = outdated(folder, chosen.methods or ())
     if not groups:
-        say(f"{folder} has no result of other code")
+        say(f"{folder} has no results of other code")
         return 0
     same = changed = impossible = 0
     for found in reproduce(groups, Store(folder), jobs=chosen.jobs, quiet=chosen.quiet):
@@ -160,16 +160,16 @@ def reproduce_results(chosen: argparse.Namespace) -> int:
             same += len(found.group.runs)
         elif found.problem:
             impossible += len(found.group.runs)
-            say(f"not made again: {found.group}: {found.problem}")
+            say(f"not run again: {found.group}: {found.problem}")
         else:
             changed += len(found.group.runs)
             say(f"changed: {found.group}: {found.difference}")
     say(
-        f"{same} results count as made by the code of now, {changed} come out otherwise, {impossible} could not be "
-        f"made again, in {folder}"
+        f"{same} results now count as made by the current code, {changed} have other numbers, {impossible} could not "
+        f"be run again, in {folder}"
     )
     if changed or impossible:
-        say("`python -m benchmarks run SUITE` makes those again that are in a suite.")
+        say("`python -m benchmarks run SUITE` runs those of a suite again.")
     return 1 if changed or impossible else 0
 
 

@@ -98,7 +98,7 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
     code: str = ""  # hash of all files of ours that its numbers depend on, see `benchmarks.runs.experiment`
-    reproduced: str = ""  # commit at which it was found to come out again, see `benchmarks.runs.reproduce`
+    reproduced: str = ""  # commit that gave the same numbers, see `benchmarks.runs.reproduce`
     threads: int = 1
     written: str = ""
     digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is truncated or damaged
@@ -231,7 +231,7 @@ class Store:
         return replace(result, folder=self.folder)
 
     def accept(self, result: Result, code: str, *, commit: str) -> None:
-        """Count a finished run of other code as made by this code, since its numbers come out again at this commit."""
+        """Count a finished run of other code as made by this code, whose numbers at this commit are the same."""
         accepted = replace(result, code=code, reproduced=commit, folder=None)
         write_record(self.folder / f"{result.key.hash}.json", accepted, FORMAT)
 

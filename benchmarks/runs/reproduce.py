@@ -1,13 +1,13 @@
-"""Does a result come out again with the code of now? One run of each method and data set answers for its other seeds.
+"""Does the current code reproduce stored results? One seed of each method and data set is run again for all its seeds.
 
     python -m benchmarks restore --results results      # published results in a folder
     python -m benchmarks reproduce --results results --jobs 2
 
-Editing a file makes all results that depend on it results of other code, also where the edit changes no number. Here
-the lowest seed of each group of such runs, which differ by their seed only, is run again. If every number of its
-summary is the same, to all digits that are stored, the group counts as made by the code of now: its files say so, and
-keep the commit, the versions and the times of when they were made. Else they stay as they are, and `run` makes them
-again. That other seeds would come out again as well is an inference: code that differs for one seed only is not found.
+Editing a file makes all results that depend on it results of other code, even if the edit changes no number. Here the
+lowest seed of each group of such runs, which differ by their seed only, is run again. If every number of its summary is
+the same, to all digits that are stored, the group counts as made by the current code: its files say so, and keep the
+commit, the versions and the times of when they were made. Otherwise they stay as they are, and `run` runs them again.
+That the other seeds would be reproduced as well is an inference: a change that shows on another seed only is missed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Group:
 
 
 class Difference(NamedTuple):
-    """A number that did not come out again."""
+    """A number that was not reproduced."""
 
     metric: str
     stored: float
@@ -54,8 +54,8 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reproduced:
-    """What came of a group: the first difference, why it could not be made, or neither."""
+class Reproduction:
+    """What came of a group: the first difference, why it could not be run again, or neither."""
 
     group: Group
     difference: Difference | None = None
@@ -67,7 +67,7 @@ class Reproduced:
 
 
 def outdated(folder: Path, methods: Sequence[str] = ()) -> list[Group]:
-    """The finished runs of a folder that other code has made, of these methods only if any are named."""
+    """The finished runs of a folder by other code than the current one; of these methods only, if any are named."""
     groups: dict[str, list[Result]] = {}
     for result in load_results(folder):
         method = result.key.method
@@ -77,40 +77,43 @@ def outdated(folder: Path, methods: Sequence[str] = ()) -> list[Group]:
     return [Group(tuple(sorted(runs, key=lambda run: run.key.seed))) for runs in groups.values()]
 
 
-def reproduce(groups: Sequence[Group], store: Store, *, jobs: int = 1, quiet: bool = False) -> Iterator[Reproduced]:
-    """Run the first of each group again; where its numbers are the same, the group counts as made by this code."""
+def reproduce(groups: Sequence[Group], store: Store, *, jobs: int = 1, quiet: bool = False) -> list[Reproduction]:
+    """Run the first of each group again; where its numbers are the same, the group counts as made by this code.
+
+    It counts from then on, so that an interruption loses only what is running.
+    """
     fits: dict[str, Experiment] = {}  # by the hash of the key without the protocol: one fit for all protocols
-    problems: dict[Group, str] = {}
+    found: dict[Group, Reproduction] = {}
     for group in groups:
         try:
             experiment = experiment_of(group.first)
         except DataError as error:
-            problems[group] = str(error)
+            found[group] = Reproduction(group, problem=str(error))
             continue
         fit = replace(group.first.key, protocol="").hash
         others = fits[fit].protocols if fit in fits else ()
         fits[fit] = experiment.only([*others, *experiment.protocols])
-    with TemporaryDirectory() as folder:
-        again = Store(Path(folder))
-        if fits:
-            run_all(list(fits.values()), store=again, jobs=jobs, quiet=quiet)
-        for group in groups:
-            if group in problems:
-                yield Reproduced(group, problem=problems[group])
-                continue
-            found = again.outcome(group.first.key)
-            if found.status != "done":
-                yield Reproduced(group, problem=found.failure)
-                continue
-            difference = next(differences(group.first.summary, found.summary), None)
-            if difference is None:
-                for run in group.runs:
-                    store.accept(run, found.code, commit=found.commit)
-            yield Reproduced(group, difference)
+    group_of = {group.first.key.hash: group for group in groups}
+
+    def compare(result: Result) -> None:
+        group = group_of[result.key.hash]
+        if result.status == "failed":
+            found[group] = Reproduction(group, problem=result.failure)
+            return
+        difference = next(differences(group.first.summary, result.summary), None)
+        if difference is None:
+            for run in group.runs:
+                store.accept(run, result.code, commit=result.commit)
+        found[group] = Reproduction(group, difference)
+
+    if fits:
+        with TemporaryDirectory() as folder:
+            run_all(list(fits.values()), store=Store(Path(folder)), jobs=jobs, quiet=quiet, on_result=compare)
+    return [found[group] for group in groups]
 
 
 def experiment_of(result: Result) -> Experiment:
-    """The experiment of a stored run; an error where it cannot be made any more, or not here."""
+    """The experiment of a stored run; an error where it can no longer be run, or not here."""
     key = result.key
     source = make_source(key.data, options=key.data_options | result.overrides.data_options, track=key.track)
     if source.fingerprint() != key.fingerprint:
@@ -133,7 +136,7 @@ def experiment_of(result: Result) -> Experiment:
 
 
 def differences(stored: Mapping[str, float], found: Mapping[str, float]) -> Iterator[Difference]:
-    """The stored numbers that are not the found ones, also not after the rounding of published results."""
+    """The stored numbers that differ from the found ones, even rounded as published results are."""
     for metric, value in stored.items():
         now = found.get(metric, math.nan)
         if value not in (now, rounded(now)) and not (math.isnan(value) and math.isnan(now)):

@@ -1,4 +1,4 @@
-"""Results of other code count as of the code of now where one of their seeds comes out again."""
+"""Results of other code count as made by the current code where one of their seeds is reproduced."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchmarks.results.records import write_record
 from benchmarks.results.store import FORMAT, Store, load_results
 from benchmarks.runs.experiment import users_of
 from benchmarks.runs.reproduce import Difference, differences, outdated, reproduce
+from benchmarks.runs.scheduler import run_all
 
 SUITE = """
 methods = ["popularity", "random"]
@@ -42,13 +43,13 @@ def older(result):
     return replace(result, code="0123456789ab", commit="older")
 
 
-def test_results_of_the_code_of_now_are_not_run_again(folder, capsys):
+def test_results_of_the_current_code_are_not_run_again(folder, capsys):
     assert outdated(folder) == []
     assert main(["reproduce", "--results", str(folder)]) == 0
-    assert "has no result of other code" in capsys.readouterr().out
+    assert "has no results of other code" in capsys.readouterr().out
 
 
-def test_all_seeds_count_where_the_lowest_comes_out_again(folder):
+def test_all_seeds_count_where_the_lowest_is_reproduced(folder):
     now = {result.key.hash: result.code for result in load_results(folder)}
     edit(folder, older)
     groups = outdated(folder)
@@ -62,24 +63,40 @@ def test_all_seeds_count_where_the_lowest_comes_out_again(folder):
     assert outdated(folder) == []
 
 
-def test_a_published_result_comes_out_again_although_it_is_rounded(folder, tmp_path):
+def test_a_published_result_is_reproduced_although_it_is_rounded(folder, tmp_path):
     edit(folder, older)
     publish(folder, tmp_path / "file.parquet", is_real=lambda _: False, users_of=users_of)
     restore(tmp_path / "file.parquet", tmp_path / "again", users_of=users_of)
-    found = list(reproduce(outdated(tmp_path / "again"), Store(tmp_path / "again"), quiet=True))
+    found = reproduce(outdated(tmp_path / "again"), Store(tmp_path / "again"), quiet=True)
     assert len(found) == 4
     assert all(each.same for each in found)
 
 
-def test_a_number_that_comes_out_otherwise_is_named_and_its_group_stays_of_other_code(folder, capsys):
+def test_a_number_that_differs_is_named_and_its_group_stays_of_other_code(folder, capsys):
     edit(folder, older)
     changed = {"method": "random", "protocol": "ranking", "seed": 0}
     edit(folder, lambda result: replace(result, summary=result.summary | {"mrr": 0.75}), **changed)
     assert main(["reproduce", "--results", str(folder), "--quiet"]) == 1
     out = capsys.readouterr().out
     assert "changed: random on wyze-synthetic (types, holdout), ranking, seed 0 (and 1 other seed): mrr was 0.75" in out
-    assert "6 results count as made by the code of now, 2 come out otherwise, 0 could not be made again" in out
+    assert "6 results now count as made by the current code, 2 have other numbers, 0 could not be run again" in out
     assert [(group.first.key.method, group.first.key.protocol) for group in outdated(folder)] == [("random", "ranking")]
+
+
+def test_what_was_compared_before_an_interruption_counts(folder, monkeypatch):
+    edit(folder, older)
+
+    def interrupted_after_one(experiments, *, on_result, **how):
+        def stop(result):
+            on_result(result)
+            raise KeyboardInterrupt
+
+        run_all(experiments, on_result=stop, **how)
+
+    monkeypatch.setattr("benchmarks.runs.reproduce.run_all", interrupted_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(outdated(folder), Store(folder), quiet=True)
+    assert len(outdated(folder)) == 3
 
 
 def test_what_the_lowest_seed_does_not_show_is_not_found(folder):
@@ -107,13 +124,13 @@ def test_a_run_whose_method_or_data_has_changed_is_told_apart(folder, tmp_path, 
     out = capsys.readouterr().out
     assert "'gone'" in out
     assert "the data here is not that of the stored run" in out
-    assert "0 results count as made by the code of now, 0 come out otherwise, 2 could not be made again" in out
+    assert "0 results now count as made by the current code, 0 have other numbers, 2 could not be run again" in out
 
 
 def test_only_named_methods_are_run_again(folder, capsys):
     edit(folder, older)
     assert main(["reproduce", "--results", str(folder), "--methods", "random", "--quiet"]) == 0
-    assert "4 results count" in capsys.readouterr().out
+    assert "4 results now count" in capsys.readouterr().out
     assert {group.first.key.method for group in outdated(folder)} == {"popularity"}
     assert main(["reproduce", "--results", str(folder), "--methods", "rnadom"]) == 1
     assert "did you mean 'random'" in capsys.readouterr().err
