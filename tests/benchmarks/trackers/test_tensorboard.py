@@ -9,7 +9,7 @@ import pytest
 from benchmarks.trackers.tracking import Tracking
 from tests.support.made_runs import keep, keep_failure, rounds
 
-pytest.importorskip("tensorboard", reason="the tracker needs the extra tensorboard")
+pytest.importorskip("tensorboard", reason="the tracker needs the extra track")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.metadata import parse_session_end_info_plugin_data as end_of
