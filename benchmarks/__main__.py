@@ -104,8 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     about += "threads, or 16 jobs of Slurm)"
     run.add_argument("--jobs", type=count, metavar="N", help=about)
     about = "spread the runs over other machines: tcp://HOST:PORT of a Dask scheduler, slurm, or local, which runs the "
-    about += "jobs of slurm on this machine, to try them out; all results come back to DIR. Needs the extra cluster, and "
-    about += "the same code on all machines"
+    about += "jobs of slurm on this machine, to try them out; all results come back to DIR. Needs the extra cluster, "
+    about += "and the same code on all machines"
     run.add_argument("--cluster", metavar="ADDRESS|slurm|local", help=about)
     about = "for slurm and local: a parameter of submitit, e.g. slurm_partition=cpu, timeout_min=600 (default 1440) or "
     about += "mem_gb=4; may be given several times"

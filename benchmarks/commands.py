@@ -109,8 +109,9 @@ def track_results(chosen: argparse.Namespace) -> int:
     folder = shown_results(chosen.results)
     tracking = Tracking(chosen.to, chosen.results or folder)
     results = [*_filtered(chosen, load_results(folder)), *_filtered(chosen, load_failures(folder))]
+    results = results or _results(chosen)  # which says what is missing
     with progress(len(results), "run", quiet=chosen.quiet) as bar:
-        for result in results or _results(chosen):  # which says what is wrong where there are none
+        for result in results:
             tracking.send(result)
             bar.step()
     for line in tracking.finish(results):

@@ -41,8 +41,8 @@ from datasets.common.errors import DataError  # noqa: E402
 
 EXPERIMENT = "fedrule"
 HASH, DIGEST = "fedrule.hash", "fedrule.digest"
-BATCH, TAGS = 900, 90  # metrics, and parameters or tags, of one request: MLflow takes 1,000 and 100
-LONGEST = 5000  # characters of a tag that every server takes
+METRICS_AT_ONCE, TAGS_AT_ONCE = 900, 90  # in a request, which may have 1,000 metrics, and 100 parameters or tags
+MAX_TAG_LENGTH = 5000  # characters that every server takes
 SQLITE = "sqlite:///"
 
 T = TypeVar("T")
@@ -52,9 +52,9 @@ class MlflowTracker:
     """A server, a database or a folder of MLflow."""
 
     def __init__(self, uri: str) -> None:
-        for logger in ("mlflow", "alembic"):  # of how it makes its tables
+        for logger in ("mlflow", "alembic"):  # which tell how it creates its tables
             logging.getLogger(logger).setLevel(logging.WARNING)
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # each try; we say it once
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of each retry; we warn once
         self.uri = uri
         local = is_local_uri(uri)
         self._folder = Path(local_file_uri_to_path(uri)) if local else None
@@ -72,10 +72,10 @@ class MlflowTracker:
 
     def has(self, run: TrackedRun) -> bool:
         """Whether the store has this result."""
-        if (
-            self._digests is None and self._folder is None
-        ):  # one listing is faster than a search for each of hundreds of results
-            self._digests = {run.data.tags[HASH]: run.data.tags.get(DIGEST, "") for run in self._runs(f"{HASH} != ''")}
+        if self._digests is None and self._folder is None:
+            # One listing is faster than a search for each of hundreds of results.
+            tags = [each.data.tags for each in self._runs("!= ''")]
+            self._digests = {each[HASH]: each.get(DIGEST, "") for each in tags}
         found = self._digests is not None and self._digests.get(run.hash) == run.digest
         return found or any(each.data.tags.get(DIGEST) == run.digest for each in self._same(run))
 
@@ -84,14 +84,14 @@ class MlflowTracker:
         older = self._same(run)
         description = {"mlflow.note.content": run.notes, "mlflow.source.name": "python -m benchmarks run"}
         description |= {"mlflow.source.git.commit": run.tags.get("fedrule.commit", "").partition(" ")[0]}
-        first = {HASH: run.hash} | {name: text[:LONGEST] for name, text in description.items() if text}
+        first = {HASH: run.hash} | {name: text[:MAX_TAG_LENGTH] for name, text in description.items() if text}
         begin, end = round(run.begin * 1000), round(run.end * 1000)
         made = self._client.create_run(self._id, start_time=begin, tags=first, run_name=run.name).info.run_id
         params = [Param(name, str(value)) for name, value in run.params.items()]
-        tags = [RunTag(name, value[:LONGEST]) for name, value in run.tags.items()]
-        for some in _batches(params, TAGS):
+        tags = [RunTag(name, value[:MAX_TAG_LENGTH]) for name, value in run.tags.items()]
+        for some in _batches(params, TAGS_AT_ONCE):
             self._client.log_batch(made, params=some)
-        for some in _batches(tags, TAGS):
+        for some in _batches(tags, TAGS_AT_ONCE):
             self._client.log_batch(made, tags=some)
         curves = (
             Metric(name, value, round(row.time * 1000), row.number)
@@ -99,7 +99,7 @@ class MlflowTracker:
             for name, value in row.values.items()
         )
         metrics = (Metric(name, value, end, run.last_round) for name, value in run.metrics.items())
-        for some in _batches(list(chain(curves, metrics)), BATCH):
+        for some in _batches(list(chain(curves, metrics)), METRICS_AT_ONCE):
             self._client.log_batch(made, metrics=some)
         for file in run.files:
             self._client.log_artifact(made, str(file))
@@ -113,19 +113,18 @@ class MlflowTracker:
     def _same(self, run: TrackedRun) -> list[Run]:
         """The runs of the same key, complete or not."""
         if self._folder is None:
-            return list(self._runs(f"{HASH} = '{run.hash}'"))
+            return list(self._runs(f"= '{run.hash}'"))
         # MLflow's own search reads every number of every run of a folder, which takes hours for hundreds of results.
         tags = (self._folder / self._id).glob(f"*/tags/{HASH}")
         found = [self._client.get_run(tag.parents[1].name) for tag in tags if tag.read_text() == run.hash]
         return [each for each in found if each.info.lifecycle_stage == "active"]
 
-    def _runs(self, tag: str) -> Iterator[Run]:
-        """The runs of the experiment with a tag."""
-        name, _, condition = tag.partition(" ")
+    def _runs(self, condition: str) -> Iterator[Run]:
+        """The runs of the experiment whose hash meets a condition."""
         token = None
         while True:
             found = self._client.search_runs(
-                [self._id], f"tags.`{name}` {condition}", ViewType.ACTIVE_ONLY, max_results=500, page_token=token
+                [self._id], f"tags.`{HASH}` {condition}", ViewType.ACTIVE_ONLY, max_results=500, page_token=token
             )
             yield from found
             token = found.token
@@ -153,7 +152,7 @@ class MlflowTracker:
         return str(found.experiment_id)
 
     def _artifacts(self) -> str | None:
-        """Files go beside a database, not into the folder that people happen to be in; other stores know a place."""
+        """Files go beside a database, not into the current folder; other stores have a place for them."""
         if not self.uri.startswith(SQLITE):
             return None
         return (Path(self.uri.removeprefix(SQLITE)).absolute().parent / "mlartifacts").as_uri()

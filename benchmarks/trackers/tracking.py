@@ -84,7 +84,7 @@ class Destination:
     address: str
     tracker: Tracker
     sent: int = 0
-    there: int = 0  # before
+    there: int = 0  # were there before
     reason: str = ""  # why the last result was not taken
     reachable: bool = True
     _done: set[str] = field(default_factory=set)  # hashes
@@ -154,9 +154,9 @@ class Tracking:
     def send(self, result: Result) -> None:
         """Send a stored result to every tracker; never raises."""
         for each in self.destinations:
-            taken = not each.unsent and each.reachable
+            working = not each.unsent and each.reachable
             each.send(result)
-            if taken and each.unsent:  # once, not for each of hundreds
+            if working and each.unsent:  # once, not for each of hundreds
                 log.warning("%s: %s. Not sent: %s; tried again at the end", *_why(each), result.key)
 
     def finish(self, results: Sequence[Result]) -> list[str]:
