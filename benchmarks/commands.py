@@ -239,7 +239,7 @@ def show_method(chosen: argparse.Namespace) -> int:
 
 
 def _available(cls: type, parameters: Sequence[registry.Parameter]) -> list[registry.Parameter]:
-    """The parameters that a method does not refuse whatever the others are."""
+    """The parameters that a method has a use for."""
     refused: dict[str, str] = getattr(cls, "UNAVAILABLE", {})
     return [each for each in parameters if each.name not in refused]
 
@@ -258,7 +258,7 @@ def _module_doc(cls: type) -> str:
 
 
 def describe_methods(chosen: argparse.Namespace) -> int:
-    """Write what the methods of this repository say of themselves to a file, for readers of results."""
+    """Write the docstrings and parameters of the methods of this repository to a file, for readers of results."""
     file = chosen.out or DESCRIPTIONS
     found = method_descriptions()
     write_descriptions(found, file)
@@ -267,7 +267,7 @@ def describe_methods(chosen: argparse.Namespace) -> int:
 
 
 def method_descriptions() -> dict[str, MethodDescription]:
-    """Every method of this repository in words; they are imported."""
+    """Of every method of this repository; they are imported."""
     return {name: _description(name) for name in sorted(registry.listed())}
 
 

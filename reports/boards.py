@@ -74,6 +74,11 @@ class RankedBoard:
         """Whether the leader is significantly better than the second; never on one seed."""
         return self.seeds > 1 and not self.tied
 
+    @property
+    def undecided(self) -> bool:
+        """Whether none of several others can be told apart from the leader."""
+        return 1 < len(self.ordered) - 1 == len(self.tied)
+
     def against(self, a: str, b: str) -> Comparison | None:
         """The two on their common seeds; None where there are none."""
         if (found := self.pairs.get((b, a))) is None:
@@ -82,19 +87,17 @@ class RankedBoard:
         return replace(swapped, difference=-found.difference, low=-found.high, high=-found.low)
 
 
-def standing(ranking: RankedBoard) -> str:
-    """How the leader stands among the others, in words that make sense where nobody can be told apart."""
+def describe_lead(ranking: RankedBoard) -> str:
+    """How many of the others the leader is ahead of or tied with."""
     others, tied = len(ranking.ordered) - 1, len(ranking.tied)
     if not others:
         return "nothing else was run"
-    if 1 < others == tied:
+    if ranking.undecided:
         one_seed = "one seed: " if ranking.seeds == 1 else ""
         return f"{one_seed}none of the {others} others can be told apart from it"
-    return f"tied with {tied} of {counted(others, 'other')}" if tied else f"ahead of {_all(others)}"
-
-
-def _all(others: int) -> str:
-    return f"all {others} others" if others > 1 else "the only other"
+    if tied:
+        return f"tied with {tied} of {counted(others, 'other')}"
+    return f"ahead of all {others} others" if others > 1 else "ahead of the only other"
 
 
 _CACHE: WeakKeyDictionary[Inputs, dict[tuple[object, ...], RankedBoard]] = WeakKeyDictionary()

@@ -1,17 +1,18 @@
 """A page per method: what it is, its numbers on every board, its paper's, its parameters, and how to run it.
 
 Like the page of all methods, made from result files and from what this repository keeps beside them: formulations,
-published numbers, and what our methods say of themselves (benchmarks/results/methods.json). No method is imported; of
-one of another package the page says what its results say.
+published numbers, and descriptions of our methods (benchmarks/results/methods.json). No method is imported; the page of
+a method of another package has what its results say.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.results.descriptions import described
+from benchmarks.results.descriptions import read_description
 from benchmarks.results.formulations import (
     CENTRAL_LEAVES,
     FEDERATED_METHODS,
@@ -33,19 +34,21 @@ from reports.tables.settings import STUDY, STUDY_NOTE, TUNE, parameter_rows, stu
 from reports.text.formats import (
     NONE,
     as_html,
+    bytes_cell,
     count_cell,
     in_bytes,
     in_seconds,
     interval_cell,
     number_cell,
     round_number,
+    seconds_cell,
 )
 
 FOLDER = "methods"
 PROTOCOLS = {"ranking": "MRR", "paper": "AUC"}  # with the metric that lists are sorted by
 PARAMETERS = ("parameter", "default", "meaning", "also run with", "tuned")
 SHOW, RUN, COMPARE = "python -m benchmarks show", "python -m benchmarks run", "python -m benchmarks compare"
-SUITES = ("default", "rivals", "smoke", "challenge", "paper")  # whose names a command may repeat; others are files
+SUITES = ("default", "rivals", "smoke", "challenge", "paper")  # that the commands name, if the method was run in them
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def method_pages(inputs: Inputs) -> Iterator[tuple[str, MethodPage]]:
     every = {protocol: boards.ranked_boards(inputs, protocol)[0] for protocol in PROTOCOLS}
     for method, path in paths.items():
         runs = [run for run in inputs.runs if run.key.method == method]
-        said = described(method)
+        said = read_description(method)
         found = {protocol: _placed(shown, method) for protocol, shown in every.items()}
         results = [_results(method, protocol, shown) for protocol, shown in found.items() if shown]
         sections = [
@@ -114,7 +117,7 @@ def method_pages(inputs: Inputs) -> Iterator[tuple[str, MethodPage]]:
             path,
             MethodPage(
                 method,
-                said.summary if said else "A method that this repository does not know; its results are shown.",
+                said.summary if said else "A method of another package.",
                 tuple(said.about.split("\n\n")) if said else (),
                 tuple(_facts(method, runs)),
                 tuple(_relatives(method, beside)),
@@ -144,7 +147,7 @@ def _facts(method: str, runs: Sequence[Result]) -> Iterator[tuple[str, str]]:
         yield "What it is for", "a probe: what a hint in the data alone is worth; not a competitor"
     yield "Trained", "in the homes, one home per client" if sends else "with all data in one place"
     yield "Leaves a home", federated.leaves if federated else "updates" if sends else CENTRAL_LEAVES
-    if sends and (sent := [value for run in runs if (value := boards.sent(run)) == value]):
+    if sends and (sent := [value for run in runs if not math.isnan(value := boards.sent(run))]):
         least, most = in_bytes(min(sent)), in_bytes(max(sent))
         yield "Sent by a home", f"{least}{f' to {most}' if most != least else ''} in a whole training, by data set"
     if times := [run.seconds["fit"] for run in runs if run.seconds.get("fit", 0) > 0]:
@@ -215,7 +218,6 @@ def _result_row(
     first = ranking.table.iloc[0]
     sign = boards.row_sign(board, label)
     style = {"strong": place == 0 and len(ranking.ordered) > 1, "underlined": label in ranking.tied}
-    seconds, megabytes = float(row["fit s"]), float(row["fit MB"])
     sent = sum(map(boards.sent, runs)) / len(runs)
     homes = runs[0].counts.get("homes")
     cells = [Cell(board_label(board))]
@@ -231,10 +233,10 @@ def _result_row(
         Cell(best),
         count_cell(float(homes)) if homes else Cell(NONE, ""),
         count_cell(len(runs)),
-        Cell(in_seconds(seconds), seconds) if seconds > 0 else Cell(NONE, ""),
-        Cell(in_bytes(megabytes * 1e6), megabytes) if megabytes > 0 else Cell(NONE, ""),
+        seconds_cell(float(row["fit s"])),
+        bytes_cell(float(row["fit MB"]) * 1e6),
     ]
-    return (*cells, *([Cell(in_bytes(sent), sent) if sent == sent else Cell(NONE, "")] if sends else []))
+    return (*cells, *([bytes_cell(sent)] if sends else []))
 
 
 def _published(inputs: Inputs, method: str) -> Section:
@@ -253,17 +255,17 @@ def _published(inputs: Inputs, method: str) -> Section:
 def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> Section:
     """With the meaning where it is known, tuned ones first."""
     title, anchor, more = "Parameters", "parameters", f"`{SHOW} {method}` lists those of the installed version."
-    said = described(method)
+    said = read_description(method)
     known = said.parameters if said else {}
     rows = []
     for _, name, default, also in parameter_rows(inputs, method, runs):
         about = known.get(name.text)
-        if known and about is None:  # it has it from a family of methods, and refuses all but its default
+        if known and about is None:  # inherited, and not available for this method
             continue
         meaning, tuned = (about.meaning, about.tuned) if about else ("", "")
         rows.append((name, default, Cell(meaning), also, Cell(tuned)))
     if not rows:
-        return Section(title, anchor, "It has none." if runs else f"No run says them. {more}")
+        return Section(title, anchor, "It has none." if runs else f"Not known without a finished run. {more}")
     ordered = sorted(rows, key=lambda row: not row[-1].text)
     shown = [number for number in range(len(PARAMETERS)) if number < 2 or any(row[number].text for row in ordered)]
     columns = tuple(PARAMETERS[number] for number in shown)
@@ -285,9 +287,9 @@ def _tuning(inputs: Inputs, method: str) -> Section:
         if study.confirmation is None:
             said.append("the best trial was not measured again on other splits")
         elif study.confirmation.confirmed:
-            said.append("the best trial is better than the defaults of that day on splits that no trial has seen, too")
+            said.append("the best trial is better than the defaults at the time, also on splits that no trial has seen")
         else:
-            said.append("on splits that no trial has seen the best trial is no better than the defaults of that day")
+            said.append("on splits that no trial has seen, the best trial is no better than the defaults at the time")
     caption = f"{trials} trials on validation rules; {'; '.join(dict.fromkeys(said))}."
     table = Table(STUDY[1:], tuple(study_row(study)[1:] for study in studies), About("", (), TUNE))
     return Section(title, anchor, caption, as_html(table), (STUDY_NOTE,))

@@ -1,7 +1,7 @@
-"""What a method says of itself, for readers of results: a sentence, the paper, and the meaning of its parameters.
+"""Descriptions of our methods, for readers of results: a sentence, the paper, and the meaning of the parameters.
 
-A result has the name of its method and not its code. methods.json has what the code says, and lists of methods import
-none of them; `python -m benchmarks describe` writes it, and a test tells when it is stale.
+A result has the name of its method and not its code, and reports import no method. So methods.json has the docstrings
+and parameters; `python -m benchmarks describe` writes it, and a test fails when it is stale.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class MethodDescription:
 
 
 @cache
-def described(method: str) -> MethodDescription | None:
-    """What a method of this repository says of itself; None for any other."""
+def read_description(method: str) -> MethodDescription | None:
+    """Of a method of this repository; None for any other."""
     found = json.loads(FILE.read_text("utf-8")).get(method)
     return None if found is None else read(MethodDescription, found, where=f"{FILE.name}, {method}")
 
 
 def write_descriptions(found: Mapping[str, MethodDescription], file: Path = FILE) -> None:
-    """The file of these methods; the same methods give the same bytes."""
+    """Write the file; the same methods give the same bytes."""
     content = {method: _without_empty(asdict(found[method])) for method in sorted(found)}
     with atomic_file(file) as temporary:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")

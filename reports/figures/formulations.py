@@ -43,7 +43,7 @@ class DotPair:
     federated: str
     of_central: Estimate
     of_federated: Estimate
-    share: float  # how much the federated one has of the central one's value, on common seeds; NaN where there are none
+    share: float  # the federated value as a part of the central one, on common seeds; NaN where there are none
 
     @property
     def name(self) -> str:
@@ -151,7 +151,7 @@ def _panel(axes: Axes, *, ranking: boards.RankedBoard, pairs: Sequence[DotPair],
 
 
 def _caption(ranking: boards.RankedBoard, pairs: Sequence[DotPair]) -> str:
-    """The pairs that lose least and most, and how many lose nothing that can be told."""
+    """The pairs that lose most and least."""
     known = sorted((pair for pair in pairs if math.isfinite(pair.share)), key=lambda pair: pair.share)
     if not known:
         return f"On {_title(ranking)} no pair has a seed in common."

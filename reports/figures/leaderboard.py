@@ -187,8 +187,8 @@ def _caption(ranking: boards.RankedBoard) -> str:
     if not others:
         return f"{text}; nothing else was run there."
     text += f", {first[metric] - others[0][metric]:.4f} ahead of {boards.signed(ranking.board, others[0]['method'])}"
-    if 1 < len(ranking.tied) == len(others):
-        return f"{text}; {boards.standing(ranking)}."
+    if ranking.undecided:
+        return f"{text}; {boards.describe_lead(ranking)}."
     if ranking.tied:
         return f"{text}; it cannot be told apart from {', '.join(ranking.tied)}."
     return f"{text}, {'a significant difference' if ranking.clear else 'but on one seed only'}."

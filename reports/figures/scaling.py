@@ -105,7 +105,7 @@ def quality(inputs: Inputs) -> Drawing:
 
 
 def _best_of_each_family(lines: Mapping[str, Sequence[Quality]], family_of: Mapping[str, str]) -> dict[str, str]:
-    """Method -> family, those with the most sizes first in question: of equal ones the best at its largest size."""
+    """Method -> family: of each family the method with most sizes, and of these the best at its largest size."""
     best: dict[str, str] = {}
     ordered = sorted(lines, key=lambda method: (-len(lines[method]), -lines[method][-1].value, method))
     for method in ordered:

@@ -19,7 +19,7 @@ from benchmarks.results.formulations import (
 from reports import boards
 from reports.inputs import Inputs, Role
 from reports.outputs import About, Cell, Missing, Table, run_files
-from reports.text.formats import NONE, count_cell, failure_notes, in_bytes, interval_cell, number_cell
+from reports.text.formats import NONE, bytes_cell, count_cell, failure_notes, interval_cell, number_cell
 
 RUN_RIVALS = "python -m benchmarks run rivals"
 CHANCE = "random"  # not a method that one would train anywhere
@@ -146,7 +146,7 @@ def share_kept(ranking: boards.RankedBoard, federated: str | None, central: str 
 def _sent(ranking: boards.RankedBoard, label: str | None) -> Cell:
     runs = boards.runs_of(ranking.board, label) if label else []
     found = sum(map(boards.sent, runs)) / len(runs) if runs else math.nan
-    return Cell(in_bytes(found), found) if math.isfinite(found) else Cell(NONE, "")
+    return bytes_cell(found)
 
 
 def _caption(ranking: boards.RankedBoard, pairs: list[Pair], label_of: Mapping[str, str]) -> str:

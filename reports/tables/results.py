@@ -261,6 +261,6 @@ def _leaders_caption(lists: Sequence[boards.RankedBoard], names: Sequence[str], 
         best, board = each.table.iloc[0], each.board
         sign = boards.row_sign(board, best["method"])
         value = f"{best[each.metric]:.3f}{sign}"
-        leaders.append(f"{best['method']} {value} on {name} ({boards.standing(each)})")
+        leaders.append(f"{best['method']} {value} on {name} ({boards.describe_lead(each)})")
     which = "" if len(chosen) == len(lists) else f" The {len(chosen)} longest of {len(lists)} lists."
     return f"Best {headline}: {'; '.join(leaders)}.{which}"

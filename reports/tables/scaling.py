@@ -8,7 +8,7 @@ from benchmarks.results.speeds import SPEED
 from reports.inputs import Inputs
 from reports.outputs import About, Cell, Missing, Table
 from reports.scaling import COMMAND, DATA, RUN_SIZES, SIZES, Point, Quality, fit_lines, quality_lines
-from reports.text.formats import NONE, count_cell, in_bytes, in_seconds, interval_cell
+from reports.text.formats import bytes_cell, count_cell, interval_cell, seconds_cell
 
 COLUMNS = ("method", "homes", "MRR", "time of a fit", "memory of a fit")
 
@@ -58,6 +58,6 @@ def _row(method: str, homes: int, quality: Quality | None, cost: Point | None) -
         Cell(method),
         count_cell(homes),
         interval_cell(value.value, value.low, value.high, sign=value.sign),
-        Cell(in_seconds(seconds), seconds) if 0 < seconds < math.inf else Cell(NONE, ""),
-        Cell(in_bytes(megabytes * 1e6), megabytes) if 0 < megabytes < math.inf else Cell(NONE, ""),
+        seconds_cell(seconds),
+        bytes_cell(megabytes * 1e6),
     )

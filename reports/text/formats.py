@@ -118,6 +118,16 @@ def count_cell(value: float) -> Cell:
     return Cell(NONE, "") if math.isnan(value) else Cell(f"{value:,.0f}", int(value))
 
 
+def seconds_cell(value: float) -> Cell:
+    """A cell with a time, sorted by seconds."""
+    return Cell(in_seconds(value), value) if math.isfinite(value) else Cell(NONE, "")
+
+
+def bytes_cell(value: float) -> Cell:
+    """A cell with an amount of memory or traffic, sorted by bytes."""
+    return Cell(in_bytes(value), value) if math.isfinite(value) else Cell(NONE, "")
+
+
 def interval_cell(
     value: float,
     low: float,

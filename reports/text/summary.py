@@ -19,9 +19,9 @@ from reports.boards import (
     MainList,
     Row,
     boards_note,
+    describe_lead,
     interval_name,
     seeds_of,
-    standing,
 )
 from reports.text.formats import join_names, round_number
 
@@ -64,8 +64,9 @@ def _leaders(found: Sequence[MainList]) -> str:
     """The leaders, each with its data sets; only a significant lead makes a method the best."""
     leading: dict[tuple[str, bool], list[str]] = {}
     for each in found:
-        ties, others = len(each.ranking.tied), len(each.rows) - 1
-        tied = f", {standing(each.ranking)}" if 1 < ties == others else f", tied with {ties} more" if ties else ""
+        ties = len(each.ranking.tied)
+        tied = f", tied with {ties} more" if ties else ""
+        tied = f", {describe_lead(each.ranking)}" if each.ranking.undecided else tied
         where = f"{each.data} ({each.metric} {_value(each.rows[0])}{tied})".replace(") (", ", ")
         leading.setdefault((each.rows[0].label, each.ranking.clear), []).append(where)
     said = [f"{who} is {'best' if clear else 'first'} on {join_names(data)}" for (who, clear), data in leading.items()]

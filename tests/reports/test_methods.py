@@ -132,13 +132,13 @@ def test_parameters_have_their_default_and_meaning_tuned_ones_first(pages):
     assert words.index("regularization") < words.index("popularity")
     assert "7 in all" in words
     assert "python -m benchmarks show ease" in words
-    assert "No run says them." in section(pages["gcmc"], "parameters")
+    assert "Not known without a finished run." in section(pages["gcmc"], "parameters")
 
 
 def test_a_study_is_told_with_its_trials_best_and_confirmation(pages):
     words = section(pages["ease"], "tuning")
     assert "2 trials on validation rules" in words
-    assert "better than the defaults of that day on splits that no trial has seen" in words
+    assert "better than the defaults at the time, also on splits that no trial has seen" in words
     assert "0.2000 0.2500 0.0500 0.0500 regularization=9" in words
     assert "No study of it" in section(pages["graphrank"], "tuning")
 
@@ -164,7 +164,7 @@ def test_commands_name_the_method_and_suites_that_there_are(pages):
 def test_a_method_that_nobody_knows_has_a_page_and_its_name_stays_text(pages):
     text = pages["their-b-own-b"]
     assert "their-<b>" not in text
-    assert "A method that this repository does not know" in text
+    assert "A method of another package." in text
     assert "Formulation not known here" in visible(text)
     assert "0.3100" in section(text, "ranking")
 
