@@ -198,7 +198,7 @@ def _picture(files: Mapping[str, bytes], *, phone: bool) -> Picture | None:
 
 def _minified(svg: bytes) -> bytes:
     """The same picture in fewer bytes, as browsers read it: without line breaks, and links without a namespace."""
-    text = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", "", svg.decode(), flags=re.DOTALL)
+    text = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>", "", svg.decode(), flags=re.DOTALL)
     text = text.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
     return re.sub(r"> <", "><", re.sub(r"\s+", " ", text)).strip().encode()
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-import re
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,8 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
-from PIL import Image
 
+from reports.drawing.compression import reduce_colours, shorten_svg
 from reports.drawing.styles import FAINT, INK, LineStyle
 
 TYPE = 8.0  # points
@@ -69,8 +67,6 @@ def _relative(text: str, weight: str) -> float:
 
 # Suffix -> metadata that leaves out the date, so that the same figure gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
-
-PALETTE = 128  # colours of a PNG file
 
 # matplotlib's defaults and not the user's; ids in an SVG file are derived from the salt.
 RC_STYLE: list[str | dict[str, object]] = [
@@ -174,75 +170,7 @@ def render(figure: Figure, suffix: str) -> bytes:
     with matplotlib.style.context(RC_STYLE):
         figure.savefig(file, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
     content = file.getvalue()
-    return _short_svg(content) if suffix == ".svg" else _few_colours(content) if suffix == ".png" else content
-
-
-def _short_svg(svg: bytes) -> bytes:
-    """The same picture in fewer bytes: coordinates to a hundredth of a point, short names, no metadata or comments."""
-
-    def rounded(match: re.Match[str]) -> str:
-        return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{round(float(number[0]), 2) + 0.0:g}", match[0])
-
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg.decode(), flags=re.DOTALL)
-    text = re.sub(r' d="[^"]*"| (?:x|y)="[^"]*"|translate\([^)]*\)', rounded, text)
-    # A letter is a <use> of its outline: moving it by x says the same as a transformation.
-    text = re.sub(r'(<use [^>]*?) transform="translate\((\S+) 0\)"', r'\1 x="\2"', text)
-    text = re.sub(r' style="[^"]*"', lambda match: re.sub(r"([:;]) ", r"\1", match[0][1:]).join((" ", "")), text)
-    named = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
-    short = {name: f"i{number}" for number, name in enumerate(named)}
-    text = re.sub(r' id="([^"]*)"', lambda match: f' id="{short[match[1]]}"' if match[1] in short else "", text)
-    text = re.sub(r'(href="|url\()#([^")]+)', lambda match: f"{match[1]}#{short[match[2]]}", text)
-    text = re.sub(r"\s*\n\s*", "\n", _without_bare_groups(text))
-    return _named_styles(_repeated_words(text)).encode()
-
-
-def _repeated_words(text: str) -> str:
-    """A word that stands in several places is written once and used in the others."""
-    word = re.compile(r"(?:<use [^>]*/>\n){2,}(?=</g>)")
-    counts, named = Counter(word.findall(text)), dict[str, str]()
-
-    def used(match: re.Match[str]) -> str:
-        letters = match[0]
-        if counts[letters] == 1 or " y=" in letters:  # markers are no letters
-            return letters
-        if letters in named:
-            return f'<use xlink:href="#{named[letters]}"/>\n'
-        named[letters] = f"w{len(named)}"
-        return f'<g id="{named[letters]}">\n{letters}</g>\n'
-
-    return word.sub(used, text)
-
-
-def _named_styles(text: str) -> str:
-    """A style of several elements is a class."""
-    counts = Counter(re.findall(r' style="([^"]*)"', text))
-    named = {style: f"s{number}" for number, style in enumerate(style for style, many in counts.items() if many > 2)}
-    rules = "".join(f".{name}{{{style}}}" for style, name in named.items())
-    text = re.sub(
-        r' style="([^"]*)"', lambda match: f' class="{named[match[1]]}"' if match[1] in named else match[0], text
-    )
-    return text.replace("</style>", f"{rules}</style>", 1)
-
-
-def _without_bare_groups(text: str) -> str:
-    """Without groups that have no attribute."""
-    opened: list[bool] = []  # whether each group is kept, the innermost last
-
-    def kept(match: re.Match[str]) -> str:
-        if match[0] == "</g>":
-            return match[0] if opened.pop() else ""
-        opened.append(match[0] != "<g>")
-        return match[0] if opened[-1] else ""
-
-    return re.sub(r"</g>|<g>|<g [^>]*>", kept, text)
-
-
-def _few_colours(png: bytes) -> bytes:
-    """The same picture with a palette: a figure has few colours, and text is as smooth with PALETTE of them."""
-    file = io.BytesIO()
-    with Image.open(io.BytesIO(png)) as image:
-        image.convert("RGB").quantize(PALETTE, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
-    return file.getvalue()
+    return shorten_svg(content) if suffix == ".svg" else reduce_colours(content) if suffix == ".png" else content
 
 
 def _legend_grid(labels: Sequence[list[str]], room: float) -> tuple[int, int]:
