@@ -1,8 +1,8 @@
-"""What fitting takes, and what its lists are worth, by number of homes: lines of points, for figures and a table.
+"""Time, memory and quality of methods by number of homes: lines of points, for figures and a table.
 
 Time and memory are from what benchmarks/speed/test_fit.py has measured, and test_federated.py for single rounds; where
 that is missing, from runs on wyze-synthetic by the same code with the same settings. Quality is from the rankings of
-such runs, whatever their code: an edit that makes a method faster gives no new line.
+such runs, whatever their code: an edit that makes a method faster starts no new line.
 """
 
 from __future__ import annotations
@@ -150,8 +150,7 @@ class Quality(NamedTuple):
     value: float
     low: float
     high: float
-    seeds: int
-    sign: str  # where the training of some seed went wrong
+    sign: str = ""  # where the training of some seed went wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,26 +196,26 @@ def quality_lines(inputs: Inputs) -> QualityLines:
 
 def _quality(inputs: Inputs, sizes: Mapping[int, Board]) -> QualityLines:
     lines: dict[str, list[Quality]] = {}
-    used, notes = [], []
+    used: dict[int, Board] = {}
+    notes = []
     for homes, board in sorted(sizes.items()):
         try:
             ranking = boards.ranked_board(inputs, board, board.headline)
         except DataError as error:  # its tables are gone, or are not of the same hidden rules
             notes.append(f"Left out: {board.title}: {error}")
             continue
-        used.append(board)
+        used[homes] = board
         for row in ranking.table.to_dict("records"):
             runs = boards.runs_of(board, row["method"])
             value = float(row[ranking.metric])
             if inputs.is_default(runs[0]) and math.isfinite(value):
                 ends = float(row["low"]), float(row["high"])
-                point = Quality(homes, value, *ends, len(runs), boards.row_sign(board, row["method"]))
+                point = Quality(homes, value, *ends, boards.row_sign(board, row["method"]))
                 lines.setdefault(runs[0].key.method, []).append(point)
-    there = set(sizes)
-    if absent := [f"{homes:,}" for homes in SIZES if homes not in there]:
+    if absent := [f"{homes:,}" for homes in SIZES if homes not in sizes]:
         notes.append(f"Not run with {' and '.join(absent)} homes: `{RUN_SIZES}` does.")
-    for homes in sorted(there):
+    for homes in used:
         lacking = sorted(method for method, line in lines.items() if homes not in {point.homes for point in line})
         if lacking:
             notes.append(f"Not run with {homes:,} homes: {', '.join(lacking)}.")
-    return QualityLines({method: lines[method] for method in sorted(lines)}, tuple(used), tuple(notes))
+    return QualityLines({method: lines[method] for method in sorted(lines)}, tuple(used.values()), tuple(notes))

@@ -52,7 +52,7 @@ def by_homes(inputs: Inputs) -> Table:
 
 
 def _row(method: str, homes: int, quality: Quality | None, cost: Point | None) -> tuple[Cell, ...]:
-    value = quality or Quality(homes, math.nan, math.nan, math.nan, 0, "")
+    value = quality or Quality(homes, math.nan, math.nan, math.nan)
     seconds, megabytes = (cost.seconds, cost.megabytes) if cost else (math.nan, math.nan)
     return (
         Cell(method),

@@ -259,6 +259,18 @@ def test_quality_says_which_sizes_and_methods_are_missing(by_size):
     assert "Not run with 10,000 homes: mf." in notes
 
 
+def test_a_size_whose_tables_are_gone_is_left_out_and_not_said_to_be_missing(tmp_path):
+    sized(tmp_path, "ease", {1_000: 0.20, 10_000: 0.25, 76_218: 0.3})
+    inputs = Inputs.read(tmp_path)
+    for run in inputs.runs:
+        if run.counts["homes"] == 10_000:
+            (tmp_path / f"{run.key.hash}.homes.parquet").unlink()
+    found = quality(inputs).about
+    assert "from 0.200 with 1,000 homes to 0.300 with 76,218" in found.caption
+    (note,) = found.notes
+    assert note.startswith("Left out: wyze-synthetic")
+
+
 def test_without_two_sizes_quality_is_missing_and_says_which_there_is(tmp_path):
     sized(tmp_path, "ease", {1_000: 0.2})
     with pytest.raises(Missing, match="with two numbers of homes; there are runs with 1,000 homes") as missing:
