@@ -123,8 +123,9 @@ class DaskCluster:
             self._client.close(timeout=CONNECT_TIMEOUT)
 
     def capacity(self) -> int:
-        """The threads of all workers, or `jobs` if there are more."""
-        return max(1, min(self._threads(), self.jobs or self._threads()))
+        """The threads of all workers, at most `jobs`."""
+        threads = self._threads()
+        return max(1, min(threads, self.jobs or threads))
 
     def run(
         self,

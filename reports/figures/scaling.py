@@ -55,8 +55,8 @@ MAX_LABELS = 13  # per panel
 LINE = 0.065  # from label to label, as a part of a panel's height
 NAMES = 0.4  # of a panel's width, for the labels at the ends of lines
 GREY = "#dcdcdc"  # lines of other families
-WHAT = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
-SAID = {"seconds": "the time", "megabytes": "the memory"}
+AXIS_LABELS = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
+QUANTITIES = {"seconds": "the time", "megabytes": "the memory"}
 
 
 def scaling(inputs: Inputs, what: str = "seconds") -> Drawing:
@@ -94,7 +94,7 @@ def quality(inputs: Inputs) -> Drawing:
         f"{homes:,} homes: {boards.seeds_of(board)}" for homes, board in zip(found.sizes, found.boards, strict=True)
     )
     note = (
-        f"The best method of each family where most homes are; grey: the others. Bar: "
+        f"In colour: the best method of each family; grey: the others. Bar: "
         f"{boards.interval_name(found.boards)}. {seeds}."
     )
     status = boards.boards_note(found.boards)
@@ -142,7 +142,7 @@ def _panel(
     what: str,
     values: Sequence[float],
 ) -> None:
-    axes.set(yscale="log", ylabel=WHAT[what])
+    axes.set(yscale="log", ylabel=AXIS_LABELS[what])
     names = _homes_axis(axes, sizes)
     axes.set_ylim(min(values, default=1.0) / 1.5, max(values, default=1.0) * 1.5)
     axes.yaxis.set_major_formatter(FuncFormatter(_short))
@@ -253,12 +253,11 @@ def _caption(lines: Mapping[str, list[Point]], what: str) -> str:
     known = sorted((factors[label], label) for label in fits(lines) if not math.isnan(factors[label]))
     ends = dict.fromkeys(known[:1] + known[-1:])
     grows = [f"{short_number(factor)} ({label}, {_sizes(lines[label], what)})" for factor, label in ends]
-    said = [f"Per ten times the homes, {SAID[what]} to fit grows by a factor of {' to '.join(grows)}."] if grows else []
+    cost = QUANTITIES[what]
+    said = [f"Per ten times the homes, {cost} to fit grows by a factor of {' to '.join(grows)}."] if grows else []
     if not math.isnan(factor := factors.get(ONE_ROUND, math.nan)):
         grown = f"{short_number(factor)} ({_sizes(lines[ONE_ROUND], what)})"
-        said.append(
-            f"For a single round of fedrule, per ten times the homes, {SAID[what]} grows by a factor of {grown}."
-        )
+        said.append(f"For a single round of fedrule, per ten times the homes, {cost} grows by a factor of {grown}.")
     return " ".join(said) or "No line has sizes that are ten times apart to compare."
 
 
