@@ -279,6 +279,8 @@ def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> Section:
 def _tuning(inputs: Inputs, method: str) -> Section:
     title, anchor = "Tuning", "tuning"
     studies = [study for study in inputs.studies if study.method == method]
+    if not studies and not _may_be_tuned(method):
+        return Section(title, anchor, "It has no parameters to tune.")
     if not studies:
         return Section(title, anchor, "No study of it is among these results; the commands below make one.")
     trials = sum(len(study.trials) for study in studies)
@@ -295,12 +297,19 @@ def _tuning(inputs: Inputs, method: str) -> Section:
     return Section(title, anchor, caption, as_html(table), (STUDY_NOTE,))
 
 
+def _may_be_tuned(method: str) -> bool:
+    """Unless it is known to have nothing to tune."""
+    said = read_description(method)
+    return said is None or said.is_tunable
+
+
 def _commands(method: str, runs: Sequence[Result]) -> Iterator[tuple[str, str]]:
     yield f"{SHOW} {method}", "what it is, and each parameter with its type, default and meaning"
     suites = [suite for suite in SUITES if suite in {run.suite for run in runs}]
     for suite in suites or SUITES[:1]:
         yield f"{RUN} {suite} --methods {method}", f"runs it as in the suite {suite}"
-    yield f"python -m benchmarks tune {method} --suite tuning", "chooses its parameters on validation rules"
+    if _may_be_tuned(method):
+        yield f"python -m benchmarks tune {method} --suite tuning", "chooses its parameters on validation rules"
     federated = federated_method(method)
     twins = federated.twins[:1] if federated else [each.name for each in FEDERATED_METHODS if method in each.twins][:1]
     for twin in twins:

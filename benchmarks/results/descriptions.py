@@ -35,6 +35,11 @@ class MethodDescription:
     about: str = ""  # the docstring of its module: the paper, and what differs from it
     parameters: dict[str, ParameterDescription] = field(default_factory=dict)
 
+    @property
+    def is_tunable(self) -> bool:
+        """Whether `tune` searches any of its parameters."""
+        return any(each.tuned for each in self.parameters.values())
+
 
 @cache
 def read_description(method: str) -> MethodDescription | None:

@@ -161,6 +161,13 @@ def test_commands_name_the_method_and_suites_that_there_are(pages):
         assert command in words
 
 
+def test_a_method_without_parameters_to_tune_has_no_command_that_tunes_it(tmp_path):
+    keep(tmp_path, "random", 0.01)
+    (text,) = (content.decode() for content in render_method_pages(Inputs.read(tmp_path)).values())
+    assert "It has no parameters to tune." in section(text, "tuning")
+    assert "benchmarks tune" not in text
+
+
 def test_a_method_that_nobody_knows_has_a_page_and_its_name_stays_text(pages):
     text = pages["their-b-own-b"]
     assert "their-<b>" not in text
