@@ -7,9 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from benchmarks.results.speeds import Speed
 from datasets.common.errors import DataError
 from reports.drawing.layout import draw, render
 from reports.figures.scaling import GREY, MAX_LABELS, quality, scaling, scaling_memory
@@ -17,12 +15,7 @@ from reports.inputs import Inputs
 from reports.outputs import Missing
 from reports.tables.scaling import by_homes
 from tests.support import made_runs
-
-
-def speed(name, fullname, group="", seconds=1.0, *, machine="a machine", scale="default", **info):
-    made = "2026-01-01T00:00:00+00:00"
-    noted = {"scale": scale, **info}
-    return Speed(name, fullname, group, {}, seconds, seconds, 1, noted, "m/0001_default.json", made, machine, "")
+from tests.support.speeds import drawn, speed
 
 
 def fit(method, homes, seconds=1.0, megabytes=100.0, **more):
@@ -42,12 +35,6 @@ def run(homes, seconds, *, method="toy-a", fingerprint="", code="1", seed=0):
     measured = {"seconds": {"fit": seconds}, "memory": {"fit": 50.0}, "counts": {"homes": homes}, "code": code}
     fingerprint = fingerprint or f"{homes:016x}"
     return made_runs.run(method, seed, options={"homes": homes}, fingerprint=fingerprint, **measured)
-
-
-def drawn(drawing, *, phone=False):
-    figure = draw(drawing.layout, phone=phone)
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def lines(axes):

@@ -5,31 +5,18 @@ from __future__ import annotations
 import math
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from benchmarks.results.speeds import Speed
 from reports.drawing.layout import draw, render
 from reports.figures.speed import delay, memory
 from reports.inputs import Inputs
 from reports.outputs import Missing
-
-
-def speed(name, fullname, group="", seconds=1.0, *, machine="a machine", scale="default", **info):
-    made = "2026-01-01T00:00:00+00:00"
-    noted = {"scale": scale, **info}
-    return Speed(name, fullname, group, {}, seconds, seconds, 1, noted, "m/0001_default.json", made, machine, "")
+from tests.support.speeds import drawn, speed
 
 
 def inference(devices, p50, p95, method="fedrule", **more):
     info = {"method": method, "devices": devices, "milliseconds_p50": p50, "milliseconds_p95": p95, "megabytes": 1.0}
     name = f"test_recommend[{method}-{devices}]"
     return speed(name, f"benchmarks/speed/test_inference.py::{name}", "inference", **info, **more)
-
-
-def drawn(drawing, *, phone=False):
-    figure = draw(drawing.layout, phone=phone)
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def lines(axes):
