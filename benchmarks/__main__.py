@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ def main(arguments: list[str] | None = None) -> int:
     lost = "is resumed from its last checkpoint" if getattr(chosen, "checkpoints", 0) else "is lost"
 
     def command() -> int:
-        from benchmarks import commands
-
+        module, function = chosen.command
+        commands = importlib.import_module(f"benchmarks.commands.{module}")
         import_all([*chosen.modules, *chosen.more_modules])
-        return int(getattr(commands, chosen.command)(chosen))
+        return int(getattr(commands, function)(chosen))
 
     return run(
         command, interrupted=f"Stopped. Finished runs are stored, a running one {lost}; run it again to continue."
@@ -79,9 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     add_import(parser, "modules")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, function: str, about: str) -> argparse.ArgumentParser:
+    def command(name: str, module: str, function: str, about: str) -> argparse.ArgumentParser:
+        """A command and its function in `benchmarks.commands`; only that module is imported, when the command runs."""
         added = commands.add_parser(name, help=about)
-        added.set_defaults(command=function)
+        added.set_defaults(command=(module, function))
         add_import(added, "more_modules")
         return added
 
@@ -95,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         about = "a folder of results, published, or a file of `publish` (default $FEDRULE_RESULTS or results)"
         command.add_argument("--results", **SHARED["--results"] | {"help": about})
 
-    run = command("run", "run_suite", "make the missing results of a suite")
+    run = command("run", "runs", "run_suite", "make the missing results of a suite")
     suites = "smoke, default, rivals, challenge, paper, graph, gnn, ablations, rooms, federated, federated-options, "
     suites += "faults, privacy, robustness, sizes, tuning, or a TOML file"
     run.add_argument("suite", metavar="SUITE", help=suites)
@@ -124,53 +126,61 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--track-to", action="append", default=[], metavar="TRACKER", help=about)
     share(run, "--set", "--results", "--quiet")
 
-    command("list", "list_methods", "every method, one line each, by formulation")
-    share(command("show", "show_method", "the parameters of a method with type, default and meaning"), "method")
+    command("list", "methods", "list_methods", "every method, one line each, by formulation")
+    share(
+        command("show", "methods", "show_method", "the parameters of a method with type, default and meaning"), "method"
+    )
     about = "write the docstrings and parameters of our methods to a file, for the report"
-    describe = command("describe", "describe_methods", about)
+    describe = command("describe", "methods", "describe_methods", about)
     about = "the file to write (default benchmarks/results/methods.json)"
     describe.add_argument("--out", type=Path, metavar="FILE", help=about)
 
-    compare = command("compare", "show_comparison", "is A significantly better than B?")
+    compare = command("compare", "results", "show_comparison", "is A significantly better than B?")
     compare.add_argument("a", metavar="A")
     compare.add_argument("b", metavar="B")
     select(compare, FILTERS | SELECTION)
 
-    board = command("leaderboard", "show_leaderboards", "the methods on each data set, best first, in groups of ties")
+    board = command(
+        "leaderboard", "results", "show_leaderboards", "the methods on each data set, best first, in groups of ties"
+    )
     board.add_argument("--json", action="store_true", help="a line of JSON for each leaderboard")
     select(board, FILTERS | SELECTION)
 
-    curves = command("curves", "show_curves", "the history by round of all runs, as CSV")
+    curves = command("curves", "results", "show_curves", "the history by round of all runs, as CSV")
     about = "write a row per run, round, part and metric (default to the standard output); FILE.runs.csv then says "
     about += "what each run is, with all parameters"
     curves.add_argument("--out", type=Path, metavar="FILE.csv", help=about)
     select(curves, SELECTION)
 
-    track = command("track", "track_results", "write stored results to an experiment tracker, each of them once")
+    track = command(
+        "track", "results", "track_results", "write stored results to an experiment tracker, each of them once"
+    )
     about = f"{TRACKERS}; may be given several times"
     track.add_argument("--to", action="append", required=True, metavar="TRACKER", help=about)
     select(track, {"--protocol": FILTERS["--protocol"]} | SELECTION)
     share(track, "--quiet")
 
-    publish = command("publish", "publish_results", "write a folder of results as one small file, without the data")
+    publish = command(
+        "publish", "published", "publish_results", "write a folder of results as one small file, without the data"
+    )
     publish.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
     share(publish, "--results")
 
     about = "write published results into a folder: a suite then makes the missing ones only"
-    restore = command("restore", "restore_results", about)
+    restore = command("restore", "published", "restore_results", about)
     about = "a file of `publish` (default benchmarks/published/results.parquet)"
     restore.add_argument("--file", type=Path, metavar="FILE", help=about)
     share(restore, "--results")
 
     about = "run one seed of each method and data set again; if its numbers are the same, all its seeds count as "
     about += "made by the current code"
-    reproduce = command("reproduce", "reproduce_results", about)
+    reproduce = command("reproduce", "runs", "reproduce_results", about)
     reproduce.add_argument("--methods", type=comma_separated, metavar="A,B", help="these only (default all)")
     about = "runs at the same time, each in its own process (default 1)"
     reproduce.add_argument("--jobs", type=count, default=1, metavar="N", help=about)
     share(reproduce, "--results", "--quiet")
 
-    evaluate = command("evaluate", "evaluate_lists", "evaluate the rank lists of another tool")
+    evaluate = command("evaluate", "external", "evaluate_lists", "evaluate the rank lists of another tool")
     about = "CSV or Parquet with user, trigger_device, trigger_state, action, action_device and rank, or a submission "
     about += "to the Wyze challenge (user_id, rule, rank)"
     evaluate.add_argument("file", type=Path, metavar="FILE", help=about)
@@ -178,13 +188,15 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--metric", metavar="NAME", help="to show with an interval (default mrr)")
     evaluate.add_argument("--results", type=Path, metavar="DIR", help="store it as a result (default not stored)")
 
-    export = command("export-split", "export_tables", "write a split as tables, for other tools to fit on")
+    export = command("export-split", "external", "export_tables", "write a split as tables, for other tools to fit on")
     export.add_argument("out", type=Path, metavar="DIR", help="the folder to write to")
     for external in (evaluate, export):
         external.add_argument("--data", required=True, metavar=DATA, help="e.g. wyze-synthetic:homes=2000")
         share(external, "--track", "--split", "--seed")
 
-    submit = command("submit", "write_challenge_submission", "write a submission to the Wyze challenge from its files")
+    submit = command(
+        "submit", "external", "write_challenge_submission", "write a submission to the Wyze challenge from its files"
+    )
     submit.add_argument("--out", type=Path, required=True, metavar="FILE.csv", help="the file to write")
     about = "wyze, with options that choose training homes and relations, e.g. wyze:min_rules=2,min_pair_count=20"
     submit.add_argument("--data", default="wyze", metavar=DATA, help=about)
@@ -197,14 +209,16 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--seed", type=int, default=0, metavar="N", help="of the fit (default 0)")
     share(submit, "method", "--set")
 
-    scored = command("score-submission", "score_challenge_submission", "MRR@50 of a submission, given the hidden rules")
+    scored = command(
+        "score-submission", "external", "score_challenge_submission", "MRR@50 of a submission, given the hidden rules"
+    )
     scored.add_argument("file", type=Path, metavar="SUBMISSION.csv", help="with the columns user_id, rule and rank")
     about = "CSV with the hidden rules, columns user_id and rule; others are not read"
     scored.add_argument("--hidden", type=Path, required=True, metavar="FILE.csv", help=about)
 
-    share(command("check", "check", "check that a method satisfies the contract"), "method", "--set")
+    share(command("check", "methods", "check", "check that a method satisfies the contract"), "method", "--set")
 
-    tune = command("tune", "tune_methods", "choose parameters on validation data")
+    tune = command("tune", "tune", "tune_methods", "choose parameters on validation data")
     about = "a method, several (A,B), or all that have parameters to tune"
     tune.add_argument("methods", type=comma_separated, metavar="METHOD", help=about)
     about = "trials, the same for every method (default 30)"

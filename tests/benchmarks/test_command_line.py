@@ -18,7 +18,7 @@ import pytest
 
 from baselines import registry
 from benchmarks.__main__ import main
-from benchmarks.commands import show_board
+from benchmarks.commands.board import show_board
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.records import Confirmation, Trial
 from benchmarks.results.store import Result, Store, load_failures, load_results
@@ -286,7 +286,7 @@ def test_a_list_says_how_many_of_the_hidden_rules_are_unanswered_and_whose_log_o
     row = {"method": "a", "low": 0.4, "high": 0.6, "sd over seeds": math.nan, "seeds": 1, "status": ""}
     table = pd.DataFrame([row | {"calibrated": False} | summary])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("benchmarks.commands.leaderboard", lambda *_: table)
+        patched.setattr("benchmarks.commands.board.leaderboard", lambda *_: table)
         show_board(Board("somewhere", "paper", ()), "auc")
     last = capsys.readouterr().out.splitlines()[-1]
     assert "22 of 580" in last
@@ -302,6 +302,14 @@ def test_list_survives_a_method_that_cannot_be_imported(capsys, monkeypatch):
     monkeypatch.setattr(registry, "summary", summary)
     assert main(["list"]) == 0
     assert "toy-count: cannot be imported: its module is broken\n" in capsys.readouterr().out
+
+
+def test_list_imports_nothing_that_makes_runs():
+    code = "import sys; from benchmarks.__main__ import main; main(['list']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *listed, modules = done.stdout.splitlines()
+    assert any(line.startswith("    popularity: ") for line in listed)
+    assert [name for name in modules.split() if name.startswith("benchmarks.runs")] == []
 
 
 @pytest.mark.parametrize("seeds", ["x", "0", ",", "1,x", "-1"])
@@ -349,7 +357,7 @@ def test_tune_counts_its_seeds_from_100_on_and_takes_those_named(capsys, tmp_pat
         trials = [replace(failed, value=0.0) for _ in range(trials)]
         return StudyResult(study.method, trials, None, more["store"].folder)
 
-    monkeypatch.setattr("benchmarks.tune.tune", watch)
+    monkeypatch.setattr("benchmarks.commands.tune.tune", watch)
     for asked in ("2", "107,108"):
         assert main(["tune", "toy-count", "--trials", "1", "--seeds", asked, "--results", str(tmp_path)]) == 0
     assert seeds == [((100, 101), (102, 103)), ((107, 108), (109, 110))]
@@ -362,7 +370,7 @@ def test_of_several_methods_one_that_always_fails_is_said_to_and_the_others_are_
             value = None if study.method == "ease" else 0.5
             yield StudyResult(study.method, [Trial({}, value, [], 0.0, "no")] * trials, None, more["store"].folder)
 
-    monkeypatch.setattr("benchmarks.tune.tune_all", found)
+    monkeypatch.setattr("benchmarks.commands.tune.tune_all", found)
     arguments = ["tune", "ease,popularity", "--trials", "1", "--data", "wyze-synthetic:homes=9"]
     assert main([*arguments, "--results", str(tmp_path)]) == 1
     said = capsys.readouterr().out
@@ -377,7 +385,7 @@ def test_settings_that_were_not_confirmed_are_not_offered(capsys, tmp_path, monk
         again = Confirmation(replace(usual, value=0.55), replace(best, value=0.54))
         return StudyResult(study.method, [usual, best], again, more["store"].folder)
 
-    monkeypatch.setattr("benchmarks.tune.tune", found)
+    monkeypatch.setattr("benchmarks.commands.tune.tune", found)
     assert main(["tune", "toy-count", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "seeds 101, 102): 0.5400, defaults 0.5500; not better there: keep the defaults" in said
@@ -396,7 +404,7 @@ def test_tune_takes_the_data_and_splits_of_a_suite(tmp_path, monkeypatch):
         '[[data]]\nname = "wyze-synthetic"\noptions = { homes = 9 }\n'
         '[[data]]\nname = "ifttt-synthetic"\ntrack = "instances"\nsplit = "leave_one_out"\n'
     )
-    monkeypatch.setattr("benchmarks.tune.tune", watch)
+    monkeypatch.setattr("benchmarks.commands.tune.tune", watch)
     assert main(["tune", "toy-count", "--trials", "1", "--suite", str(suite), "--results", str(tmp_path)]) == 0
     (study,) = studies
     assert [(each.source.data, each.source.track, each.split) for each in study.data] == [

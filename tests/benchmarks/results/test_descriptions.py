@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from baselines import registry
-from benchmarks.commands import method_descriptions
+from benchmarks.commands.methods import method_descriptions
 from benchmarks.results.descriptions import FILE, read_description, write_descriptions
 
 
