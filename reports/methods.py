@@ -48,6 +48,10 @@ FOLDER = "methods"
 PROTOCOLS = {"ranking": "MRR", "paper": "AUC"}  # with the metric that lists are sorted by
 PARAMETERS = ("parameter", "default", "meaning", "also run with", "tuned")
 SHOW, RUN, COMPARE = "python -m benchmarks show", "python -m benchmarks run", "python -m benchmarks compare"
+IMPORT_NOTE = (
+    "It is of another package: add `--import MODULE` to each command, with the module that registers it, unless that "
+    "package is installed with an entry point for `fedrule.methods`."
+)
 SUITES = ("default", "rivals", "smoke", "challenge", "paper")  # that the commands name, if the method was run in them
 
 
@@ -73,6 +77,7 @@ class MethodPage:
     relatives: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # what they are, and names with addresses
     sections: tuple[Section, ...]
     commands: tuple[tuple[str, str], ...]  # and what each is for
+    commands_note: str  # what they need besides
     warnings: tuple[str, ...]
     sources: tuple[str, ...]
 
@@ -123,6 +128,7 @@ def method_pages(inputs: Inputs) -> Iterator[tuple[str, MethodPage]]:
                 tuple(_relatives(method, beside)),
                 tuple(sections),
                 tuple(_commands(method, runs)),
+                "" if said else IMPORT_NOTE,
                 tuple(_warnings(inputs, method, found)),
                 tuple(sorted(f"{run.key.hash}.json" for run in runs)),
             ),

@@ -176,6 +176,11 @@ def test_a_method_that_nobody_knows_has_a_page_and_its_name_stays_text(pages):
     assert "0.3100" in section(text, "ranking")
 
 
+def test_commands_of_a_method_of_another_package_are_said_to_need_its_module(pages):
+    assert "add --import MODULE to each command" in section(pages["their-b-own-b"], "commands")
+    assert not [name for name, text in pages.items() if "--import" in text and name != "their-b-own-b"]
+
+
 def test_names_that_would_give_one_file_get_two():
     runs = tuple(run(method) for method in ("a/b", "a b", "A-b", "..", "é"))
     paths = page_paths(Inputs(runs=runs))
