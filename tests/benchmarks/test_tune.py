@@ -6,7 +6,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from datasets.common.environment import commit
 from datasets.common.errors import DataError
 from datasets.splits import split
 from tests.support.toys import toys
+from tests.support.waiting import wait_until
 
 assert toys  # a fixture
 pytest.importorskip("optuna", reason="needs the extra tune")
@@ -159,16 +159,11 @@ def test_studies_end_with_the_command_that_is_killed(tmp_path):
     command = [sys.executable, "-c", program, *options, "--results", str(tmp_path)]
     pytest.importorskip("torch", reason="needs the extra graph")
     with subprocess.Popen(command) as process:
-        while not (studies := list(tmp_path.rglob("*.json"))):
-            time.sleep(0.1)
+        wait_until(lambda: list(tmp_path.rglob("*.json")), "the first trial")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert len(children) >= 2  # and one that counts what is shared
         process.kill()
-    deadline = time.monotonic() + 60
-    while any(Path(f"/proc/{child}").exists() for child in children):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert studies
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
 def test_a_study_that_fails_leaves_the_others_alone(tmp_path):

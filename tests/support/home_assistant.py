@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -16,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.waiting import wait_until
+
 DEMO_HOME = Path(__file__).parents[1] / "fedrule" / "homeassistant" / "demo_home"
 CLIENT = "http://127.0.0.1/"  # who asks for a token, by Home Assistant's form
 USER, PASSWORD = "tester", "only-for-tests"
 STARTED = 120  # seconds that a server may take
+LIMITS = {"seconds": STARTED, "interval": 0.5}
 
 
 class RunningServer(NamedTuple):
@@ -50,9 +52,9 @@ def running_home_assistant(folder: Path) -> Iterator[RunningServer]:
     process = subprocess.Popen([command, "-c", str(folder), "--skip-pip"], stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
     try:
-        _wait(address, process)
+        wait_until(lambda: _is_up(address, process), "Home Assistant to start", **LIMITS)
         token = _token(address)
-        _wait_until_complete(address, token)
+        wait_until(lambda: _is_complete(address, token), "Home Assistant to finish starting", **LIMITS)
         yield RunningServer(address, token, folder)
     finally:
         process.terminate()
@@ -70,29 +72,22 @@ def _free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def _wait(address: str, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + STARTED
-    while time.monotonic() < until:
-        assert process.poll() is None, "Home Assistant stopped while starting"
-        try:
-            urllib.request.urlopen(f"{address}/api/", timeout=5).close()
-        except urllib.error.HTTPError:  # it wants a token: it is up
-            return
-        except OSError:
-            time.sleep(0.5)
-    raise AssertionError("Home Assistant did not start in time")
+def _is_up(address: str, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "Home Assistant stopped while starting"
+    try:
+        urllib.request.urlopen(f"{address}/api/", timeout=5).close()
+    except urllib.error.HTTPError:  # it wants a token: it is up
+        return True
+    except OSError:
+        return False
+    return False
 
 
-def _wait_until_complete(address: str, token: str) -> None:
+def _is_complete(address: str, token: str) -> bool:
     """It answers before all of its entities are there."""
-    until = time.monotonic() + STARTED
     request = urllib.request.Request(f"{address}/api/config", headers={"Authorization": f"Bearer {token}"})
-    while time.monotonic() < until:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            if json.load(answer)["state"] == "RUNNING":
-                return
-        time.sleep(0.5)
-    raise AssertionError("Home Assistant did not finish starting in time")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return bool(json.load(answer)["state"] == "RUNNING")
 
 
 def _token(address: str, user: str = USER) -> str:

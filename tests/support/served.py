@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import httpx
 
 from benchmarks.speed.service_process import COMMAND, Running, running
 
-__all__ = ["COMMAND", "PATIENCE", "Running", "accepts", "eventually", "get", "post", "served"]
+__all__ = ["COMMAND", "PATIENCE", "Running", "accepts", "get", "post", "served"]
 
 PATIENCE = 300.0  # seconds
 # Every call would otherwise read all certificates of the machine, 40 ms each, for a service without TLS.
@@ -57,13 +56,3 @@ def accepts(service: Running) -> bool:
     except ConnectionRefusedError:
         return False
     return True
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return condition()

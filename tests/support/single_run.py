@@ -1,4 +1,4 @@
-"""One run with its options spelled out as arguments."""
+"""One run with its options spelled out as arguments, and what two runs are compared by."""
 
 from __future__ import annotations
 
@@ -71,3 +71,18 @@ def run(
             made = run_once(missing, source.load(), store=results, threads=threads, checkpoints=checkpoints)
     found |= {result.key.protocol: result for result in made}
     return [found[protocol] for protocol in protocols]
+
+
+def comparable(results: Sequence[Result]) -> list[tuple[object, ...]]:
+    """All of some results that does not depend on the clock and the machine."""
+    return [
+        (
+            result.key,
+            result.status,
+            {name: repr(value) for name, value in result.summary.items()},
+            [{name: repr(value) for name, value in row.items() if name != "seconds"} for row in result.history],
+            result.counts,
+            result.digests,
+        )
+        for result in results
+    ]

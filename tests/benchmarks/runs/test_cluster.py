@@ -29,12 +29,12 @@ from benchmarks.runs.remote import ATTEMPTS, other_versions
 from benchmarks.runs.scheduler import run_all
 from datasets.common.environment import versions
 from datasets.common.errors import DataError
-from tests.benchmarks.results.test_store import RESULT
-from tests.benchmarks.runs.test_faults import is_running, lines, wait_until
-from tests.benchmarks.runs.test_resume import comparable
+from tests.support import made_runs
 from tests.support.dask_cluster import ROOT, DaskProcesses
 from tests.support.fake_slurm import write_commands
+from tests.support.single_run import comparable
 from tests.support.toys import toys
+from tests.support.waiting import is_running, lines, wait_until
 
 assert toys  # a fixture
 
@@ -404,8 +404,9 @@ def test_a_scheduler_of_dask_that_dies_ends_the_command_with_a_sentence(tmp_path
 
 
 def test_versions_of_packages_that_differ_are_named():
-    assert other_versions(replace(RESULT, versions=versions())) == []
+    result = made_runs.run("popularity")
+    assert other_versions(replace(result, versions=versions())) == []
     there = {"numpy": "1.0", "python": "3.0", "platform": "another", "unheard_of": "1"}
-    numpy, python = other_versions(replace(RESULT, versions=there))
+    numpy, python = other_versions(replace(result, versions=there))
     assert re.fullmatch(r"numpy 1\.0 \(\d\S+ here\)", numpy)
     assert re.fullmatch(r"python 3\.0 \(3\.\S+ here\)", python)

@@ -9,7 +9,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,29 +26,12 @@ from tests.benchmarks.results.test_store import HOMES, KEY, RESULT, RULES
 from tests.support.single_run import run
 from tests.support.toy_methods import write_to_full_disk
 from tests.support.toys import toys
+from tests.support.waiting import is_running, lines, wait_until
 
 assert toys  # a fixture
 
 ROOT = Path(__file__).parents[3]
 DATA = {"data": "wyze-synthetic", "data_options": {"homes": 80}}
-
-
-def wait_until(true, seconds=600.0):  # on a busy machine all takes long
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def is_running(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def lines(file):
-    return file.read_text().splitlines() if file.exists() else []
 
 
 def content(folder):

@@ -19,7 +19,7 @@ from benchmarks.runs.experiment import make_experiment, make_source
 from benchmarks.runs.history import HistoryRecorder
 from benchmarks.runs.scheduler import run_all
 from datasets.common.errors import DataError
-from tests.support.single_run import run
+from tests.support.single_run import comparable, run
 from tests.support.toys import toys
 
 assert toys  # a fixture
@@ -78,21 +78,6 @@ def mortal(tmp_path, monkeypatch):
 
     yield since
     del sys.modules["mortal_method"]
-
-
-def comparable(results):
-    """All of some results that does not depend on the clock and the machine."""
-    return [
-        (
-            result.key,
-            result.status,
-            {name: repr(value) for name, value in result.summary.items()},
-            [{name: repr(value) for name, value in row.items() if name != "seconds"} for row in result.history],
-            result.counts,
-            result.digests,
-        )
-        for result in results
-    ]
 
 
 def checkpoints(folder):

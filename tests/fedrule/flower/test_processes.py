@@ -9,8 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from fedrule.flower.certificates import make_node_key
 from fedrule.flower.local_run import LocalRun
 from fedrule.flower.processes import ACTIVATED, Deployment
 from fedrule.flower.server.folder import missing_of, rounds_of, status_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -45,13 +45,6 @@ def deployed(
         yield local, deployment
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = SECONDS) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"waited {seconds} seconds for {what}"
-        time.sleep(0.2)
-
-
 @pytest.mark.parametrize("method", ["fedgnn", "fedrule", "fedrank"])
 def test_200_homes_on_4_nodes_give_the_model_of_the_simulation_after_10_rounds(method: str, tmp_path: Path) -> None:
     with deployed(tmp_path, method, homes=200, nodes=4, rounds=10) as (local, deployment):
@@ -69,9 +62,9 @@ def test_200_homes_on_4_nodes_give_the_model_of_the_simulation_after_10_rounds(m
 def test_a_node_that_is_killed_in_mid_round_and_started_again_changes_no_bit(tmp_path: Path) -> None:
     with deployed(tmp_path, "fedrule", homes=20, nodes=2, rounds=4, resend=20.0) as (local, deployment):
         run = local.start(deployment)
-        wait_until(lambda: len(rounds_of(local.server)) >= 1, "the first round")
+        wait_until(lambda: len(rounds_of(local.server)) >= 1, "the first round", seconds=SECONDS)
         # A process of the node that answers a request: it is killed with the request in hand.
-        wait_until(lambda: bool(answering(deployment, "node-1")), "a request at the node")
+        wait_until(lambda: bool(answering(deployment, "node-1")), "a request at the node", seconds=SECONDS)
         deployment.kill("node-1")
         deployment.restart_node(1, local.node_config(1))
         local.wait(deployment, run, seconds=SECONDS)
@@ -95,7 +88,7 @@ def answering(deployment: Deployment, name: str) -> list[int]:
 def test_a_server_that_is_killed_resumes_with_the_same_bits(tmp_path: Path) -> None:
     with deployed(tmp_path, "fedrule", homes=20, nodes=2, rounds=5) as (local, deployment):
         local.start(deployment)
-        wait_until(lambda: len(rounds_of(local.server)) >= 2, "the second round")
+        wait_until(lambda: len(rounds_of(local.server)) >= 2, "the second round", seconds=SECONDS)
         deployment.kill("server")
         done = len(rounds_of(local.server))
         assert done < 5
@@ -122,7 +115,7 @@ def test_nodes_with_an_unknown_key_without_a_key_or_in_plain_text_are_refused(tm
         for node, arguments in cases.items():
             deployment.start_node(node, local.node_config(1), arguments=arguments)
         deployment.start_node(0, local.node_config(0))
-        wait_until(lambda: ACTIVATED in deployment.log_of("server"), "the node with its key")
+        wait_until(lambda: ACTIVATED in deployment.log_of("server"), "the node with its key", seconds=SECONDS)
         for node in cases:
             process = deployment.processes[f"node-{node}"]
             wait_until(lambda process=process: process.poll() is not None, f"node {node} to give up", seconds=300)
@@ -137,7 +130,9 @@ def test_ctrl_c_stops_every_process(tmp_path: Path) -> None:
     environment = {**os.environ, "FEDRULE_TEST": str(tmp_path)}
     process = subprocess.Popen([*command, *more], env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: bool([*(tmp_path / "federation/logs").glob("node-1.log")]), "the nodes to start")
+        wait_until(
+            lambda: bool([*(tmp_path / "federation/logs").glob("node-1.log")]), "the nodes to start", seconds=SECONDS
+        )
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     finally:
@@ -174,7 +169,9 @@ def test_three_nodes_train_with_secure_sums_and_their_own_noise(tmp_path: Path) 
     private = {"epsilon": 8.0, "clip": 0.1, "cohort": 40, "secure_threshold": 0.6}
     with deployed(tmp_path, "fedrank", homes=60, nodes=3, rounds=2, **private) as (local, deployment):
         local.wait(deployment, local.start(deployment), seconds=SECONDS)
-        wait_until(lambda: status_of(local.server)["state"] == "done", "nodes to hear that the run is over")
+        wait_until(
+            lambda: status_of(local.server)["state"] == "done", "nodes to hear that the run is over", seconds=SECONDS
+        )
     assert missing_of(local.server) == {}
     records = rounds_of(local.server)
     assert [record["round"] for record in records] == [1, 2]

@@ -12,8 +12,9 @@ import pytest
 from fedrule.serving.limits import Limits
 from fedrule.serving.routes import application
 from tests.support.in_process import on_manual_clock
-from tests.support.served import PATIENCE, eventually, get, post, served
+from tests.support.served import PATIENCE, get, post, served
 from tests.support.small_model import home, saved_model
+from tests.support.waiting import wait_until
 
 BODY = json.dumps(home()).encode()
 HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -184,7 +185,7 @@ def test_clients_that_disconnect_leave_nothing_behind(service):
         for _ in range(10):
             with connected(service) as connection:
                 connection.sendall(HEAD % len(BODY) + BODY[:length])
-    assert eventually(lambda: 'route="/v1/recommend",status="499"} 30.0' in get(service, "/metrics").text)
+    wait_until(lambda: 'route="/v1/recommend",status="499"} 30.0' in get(service, "/metrics").text)
     assert "\nfedrule_requests_in_flight 1.0\n" in get(service, "/metrics").text  # this one
     assert service.log.read_text().count("\n") == 1  # its first line
 

@@ -15,8 +15,9 @@ import pytest
 
 from fedrule.__main__ import main
 from fedrule.inference import Recommender
-from tests.support.served import COMMAND, PATIENCE, accepts, eventually, get, post, served
+from tests.support.served import COMMAND, PATIENCE, accepts, get, post, served
 from tests.support.small_model import home, saved_model
+from tests.support.waiting import wait_until
 
 JSON = {"Content-Type": "application/json"}
 
@@ -48,7 +49,7 @@ def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path, work
             path.write_bytes(content)
             reloads.append((content in good, post(service, "/v1/model/reload", headers=JSON).status_code))
             before = len(answers)
-            assert eventually(lambda before=before: len(answers) >= before + 5)  # at least one began after the reload
+            wait_until(lambda before=before: len(answers) >= before + 5)  # at least one began after the reload
         done.set()
         for asker in askers:
             asker.join()
@@ -64,11 +65,11 @@ def test_a_hang_up_reads_the_models_again_and_garbage_changes_nothing(tmp_path):
         first = digest(service)
         saved_model(path, seed=3)
         service.process.send_signal(signal.SIGHUP)
-        assert eventually(lambda: digest(service) != first)
+        wait_until(lambda: digest(service) != first)
         second = digest(service)
         path.write_bytes(b"garbage")
         service.process.send_signal(signal.SIGHUP)
-        assert eventually(lambda: "the current models stay in use" in service.log.read_text())
+        wait_until(lambda: "the current models stay in use" in service.log.read_text())
         assert digest(service) == second
         assert post(service, "/v1/recommend", home()).status_code == 200
 
@@ -79,9 +80,9 @@ def test_what_is_being_answered_is_finished_before_the_service_ends(tmp_path):
     with served([saved_model(tmp_path / "model.safetensors")]) as service:
         with socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE) as connection:
             connection.sendall(head % len(body) + body[:100])
-            assert eventually(lambda: "in_flight 2.0" in get(service, "/metrics").text)
+            wait_until(lambda: "in_flight 2.0" in get(service, "/metrics").text)
             service.process.send_signal(signal.SIGTERM)
-            assert eventually(lambda: not accepts(service))
+            wait_until(lambda: not accepts(service))
             connection.sendall(body[100:])
             answer = connection.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 200 OK")

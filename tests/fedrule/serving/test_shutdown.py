@@ -15,8 +15,9 @@ import uvicorn
 
 from fedrule.serving.routes import application
 from fedrule.serving.server import Server
-from tests.support.served import PATIENCE, eventually, get, post, served
+from tests.support.served import PATIENCE, get, post, served
 from tests.support.small_model import saved_model, slow_home, slow_model
+from tests.support.waiting import wait_until
 
 GRACE = 3_600  # seconds: the share of it that is meant to pass is 0 in these tests
 # The service with other shares of the grace after which batches stop and clients get an error.
@@ -46,7 +47,7 @@ def ended_during(service, path, body, begun):
     answers: list[httpx.Response] = []
     client = threading.Thread(target=lambda: answers.append(post(service, path, body)))
     client.start()
-    assert eventually(lambda: re.search(begun, get(service, "/metrics").text) is not None)
+    wait_until(lambda: re.search(begun, get(service, "/metrics").text) is not None)
     service.process.send_signal(signal.SIGTERM)
     client.join()
     assert service.exit_code() == 0

@@ -26,8 +26,9 @@ from fedrule.serving.model_store import ModelStore
 from fedrule.serving.shared_models import read_models, shared_file, write_models
 from fedrule.serving.supervisor import Channel, SharedStore, WorkerOptions
 from tests.support.evidence_models import evidence_model
-from tests.support.served import COMMAND, PATIENCE, accepts, eventually, get, post, served
+from tests.support.served import COMMAND, PATIENCE, accepts, get, post, served
 from tests.support.small_model import home, saved_model
+from tests.support.waiting import wait_until
 
 JSON = {"Content-Type": "application/json"}
 MANY = 32  # new connections: the chance that one of two workers gets none of them is 2 ** -31
@@ -93,9 +94,9 @@ def counter(service, name):
     return float(re.search(rf"^{re.escape(name)} (\S+)$", get(service, "/metrics").text, re.MULTILINE)[1])
 
 
-def settled(service):
-    """Whether all requests are counted, which they are a moment after their responses; but for the one that asks."""
-    return eventually(lambda: counter(service, "fedrule_requests_in_flight") == 1)
+def wait_until_settled(service):
+    """Until all requests are counted, which they are a moment after their responses; but for the one that asks."""
+    wait_until(lambda: counter(service, "fedrule_requests_in_flight") == 1)
 
 
 def opened(pid, kind):
@@ -122,11 +123,11 @@ def test_connections_are_spread_over_the_workers_and_counted_together(path):
         after = [opened(pid, "socket:") for pid in service.workers()]
         # One more may be the last of those before, which was not closed yet.
         assert all(one > other + 1 for one, other in zip(after, before, strict=True))
-        assert settled(service)
+        wait_until_settled(service)
         assert counter(service, 'fedrule_requests_total{route="/healthz",status="200"}') == MANY
         for _ in range(MANY):
             assert post(service, "/v1/recommend", {**home(), "k": 2}).status_code == 200
-        assert settled(service)
+        wait_until_settled(service)
         assert counter(service, "fedrule_homes_total") == MANY
         assert counter(service, "fedrule_recommendations_total") == 2 * MANY
         assert counter(service, 'fedrule_request_seconds_count{route="/v1/recommend"}') == MANY
@@ -180,7 +181,7 @@ def test_so_does_a_hang_up(path):
         saved_model(path, seed=3)
         service.process.send_signal(signal.SIGHUP)
         expected = Recommender.load(path).digest
-        assert eventually(lambda: digests(service) == {expected})
+        wait_until(lambda: digests(service) == {expected})
 
 
 def test_a_hang_up_while_workers_start_reaches_them_later(path):
@@ -189,7 +190,7 @@ def test_a_hang_up_while_workers_start_reaches_them_later(path):
             saved_model(path, seed=seed)
             service.process.send_signal(signal.SIGHUP)
             expected = Recommender.load(path).digest
-            assert eventually(lambda expected=expected: digests(service) == {expected})
+            wait_until(lambda expected=expected: digests(service) == {expected})
             for pid in service.workers():
                 os.kill(pid, signal.SIGKILL)
 
@@ -199,7 +200,7 @@ def test_a_reload_that_the_end_interrupts_is_answered(path, held_loader):
         digests(service)
         with held_loader.holding():
             answer = pool.submit(post, service, "/v1/model/reload", headers=JSON)
-            assert eventually(held_loader.waits)
+            wait_until(held_loader.waits)
             service.process.send_signal(signal.SIGTERM)
             refused = answer.result(PATIENCE)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
@@ -229,7 +230,7 @@ def test_a_worker_that_asks_for_a_reload_is_answered_when_its_supervisor_is_gone
             asked.start()
             asked.join(PATIENCE)
         assert codes == ["shutting_down", "shutting_down"]
-        assert eventually(ended.is_set)
+        wait_until(ended.is_set)
     finally:
         signal.signal(signal.SIGTERM, before)
         theirs.close()
@@ -241,11 +242,11 @@ def test_a_worker_that_starts_during_a_reload_keeps_nothing_of_it_open(path, hel
         first = service.workers()
         with held_loader.holding():
             service.process.send_signal(signal.SIGHUP)
-            assert eventually(held_loader.waits)
+            wait_until(held_loader.waits)
             os.kill(first[0], signal.SIGKILL)
-            assert eventually(lambda: len(service.workers()) == 3 and first[0] not in service.workers())
+            wait_until(lambda: len(service.workers()) == 3 and first[0] not in service.workers())
             (started,) = {*service.workers()} - {*first, held_loader.pid()}
-            assert eventually(lambda: opened(started, "/memfd:fedrule-models") == 1)  # what it uses
+            wait_until(lambda: opened(started, "/memfd:fedrule-models") == 1)  # what it uses
 
 
 def test_workers_count_together_though_a_module_imports_the_counters_first(path, tmp_path, monkeypatch):
@@ -254,7 +255,7 @@ def test_workers_count_together_though_a_module_imports_the_counters_first(path,
     with served([path], **{"import": "counting"}, workers=2) as service:
         for _ in range(MANY):
             assert post(service, "/v1/recommend", home()).status_code == 200
-        assert settled(service)
+        wait_until_settled(service)
         assert counter(service, "fedrule_homes_total") == MANY
 
 
@@ -265,12 +266,12 @@ def test_a_worker_that_dies_is_started_again_and_its_counts_stay(path):
         first = service.workers()
         os.kill(first[0], signal.SIGKILL)
         said = f"Worker {first[0]} ended with signal SIGKILL; starting another\n"
-        assert eventually(lambda: said in service.log.read_text())
-        assert eventually(lambda: len(service.workers()) == 2 and first[0] not in service.workers())
+        wait_until(lambda: said in service.log.read_text())
+        wait_until(lambda: len(service.workers()) == 2 and first[0] not in service.workers())
         assert first[1] in service.workers()
         for _ in range(MANY):
             assert post(service, "/v1/recommend", home()).status_code == 200
-        assert settled(service)
+        wait_until_settled(service)
         assert counter(service, "fedrule_homes_total") == 2 * MANY
 
 
@@ -284,10 +285,10 @@ def test_all_workers_finish_their_requests_before_the_service_ends(path, number)
         ]
         for connection in connections:
             connection.sendall(head % len(body) + body[:100])
-        assert eventually(lambda: counter(service, "fedrule_requests_in_flight") == MANY + 1)
+        wait_until(lambda: counter(service, "fedrule_requests_in_flight") == MANY + 1)
         workers = service.workers()
         service.process.send_signal(number)
-        assert eventually(lambda: not accepts(service))
+        wait_until(lambda: not accepts(service))
         for connection in connections:
             connection.sendall(body[100:])
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
@@ -303,7 +304,7 @@ def test_workers_end_when_their_supervisor_is_killed(path):
         digests(service)
         workers = service.workers()
         service.process.kill()
-        assert eventually(lambda: not any(map(runs, workers)))
+        wait_until(lambda: not any(map(runs, workers)))
 
 
 def test_what_cannot_be_served_is_one_message_and_exit_code_1(path):
