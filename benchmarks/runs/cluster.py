@@ -228,12 +228,12 @@ class DaskCluster:
 
     def _on_event(self, event: tuple[float, dict[str, Any]]) -> None:
         _, message = event
-        if message["run"] not in self._listeners:  # it has ended
-            return
-        if "started" in message:
-            self._starts[message["run"]].append(message["started"])
-        else:
-            self._listeners[message["run"]](message["done"], message["of"])
+        run = message["run"]
+        # Looked up once: this is a thread of Dask, and the run may end at any time.
+        if "started" in message and (workers := self._starts.get(run)) is not None:
+            workers.append(message["started"])
+        elif "done" in message and (listener := self._listeners.get(run)) is not None:
+            listener(message["done"], message["of"])
 
     def _lost(self) -> DataError:
         return DataError(

@@ -403,6 +403,27 @@ def test_a_scheduler_of_dask_that_dies_ends_the_command_with_a_sentence(tmp_path
     assert [result.key.method for result in load_results(tmp_path / "kept")] == ["toy-count"]
 
 
+class Vanishing(dict):
+    """Whose keys are gone after the first look, as those of a run that ends in another thread."""
+
+    def get(self, key, default=None):
+        return self.pop(key, default)
+
+    def __contains__(self, key):
+        return self.pop(key, None) is not None
+
+
+def test_events_of_a_run_that_ends_at_the_same_time_are_no_error():
+    done, started = [], []
+    executor = DaskCluster("tcp://127.0.0.1:1")
+    executor._listeners = Vanishing(run=lambda *rounds: done.append(rounds))
+    executor._starts = Vanishing(run=started)
+    for _ in range(2):  # the second time the run has ended
+        executor._on_event((0.0, {"run": "run", "done": 1, "of": 2}))
+        executor._on_event((0.0, {"run": "run", "started": "tcp://127.0.0.1:2"}))
+    assert (done, started) == ([(1, 2)], ["tcp://127.0.0.1:2"])
+
+
 def test_versions_of_packages_that_differ_are_named():
     result = made_runs.run("popularity")
     assert other_versions(replace(result, versions=versions())) == []
