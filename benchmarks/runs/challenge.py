@@ -146,9 +146,10 @@ def best_rules(
             if begin == behind:  # homes without a pair
                 continue
             block = candidates.block(first, end, begin, behind)
-            listed = ~np.isnan(block.scores) & (np.True_ if valid is None else block.valid)
+            scores, is_valid = block.rows(0, len(block.scores))
+            listed = ~np.isnan(scores) & (np.True_ if valid is None else is_valid)
             listed &= np.True_ if relations is None else relations
-            found.append(_Best.of(block, _best_of_rows(block.scores, listed, longest), first, begin).first(longest))
+            found.append(_Best.of(block, _best_of_rows(scores, listed, longest), first, begin).first(longest))
     best = _Best.joined(found).first(longest)  # once more: a large home is scored in pieces
     home, trigger, action = pairs.devices(best.pair)
     return Submission(Rules(home, trigger, action, best.relation), best.rank)

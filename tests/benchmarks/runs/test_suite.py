@@ -199,15 +199,27 @@ def test_every_suite_of_ours_can_be_read(name, tmp_path, monkeypatch):
     assert "wyze-synthetic" in {e.source.data for e in found}  # without files of others there is something to run
 
 
-@pytest.mark.parametrize("name", ["smoke", "default", "paper"])
+COMPARED = ("graphrule", "graphrank", "fedgnn", "fedrule", "mf", "gcmc", "ease", "popularity")
+
+
+def test_the_suite_of_the_papers_size_has_what_the_paper_compares_and_what_we_recommend(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
+    found = read_suite("paper")
+    assert {e.source.options["preset"] for e in found} == {"paper"}
+    for track in ("types", "instances"):
+        assert {*COMPARED, "fedrank"} == {e.method for e in found if e.source.track == track}
+    assert {"graphrule", "fedgnn", "fedrule"} == {e.method for e in found if e.curves}
+    ((_, *_),) = read_examples("paper")
+
+
+@pytest.mark.parametrize("name", ["smoke", "default"])
 def test_the_suites_of_the_report_have_all_that_it_shows(name, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
     found = read_suite(name)
     plain = {(e.source.data, e.method) for e in found if e.source.track == "types" and not e.curves}
     assert {("wyze-synthetic", m) for m in registry.names()} <= plain
     # In `smoke` only those that the paper's figures show, and what they are held against.
-    some = ("graphrule", "graphrank", "fedgnn", "fedrule", "mf", "gcmc", "ease", "popularity")
-    assert {("ifttt-synthetic", m) for m in (some if name == "smoke" else registry.names())} <= plain
+    assert {("ifttt-synthetic", m) for m in (COMPARED if name == "smoke" else registry.names())} <= plain
     curves = [e for e in found if e.curves]
     for data, track in (("wyze-synthetic", "types"), ("ifttt-synthetic", "types"), ("wyze-synthetic", "instances")):
         methods = {e.method for e in curves if (e.source.data, e.source.track) == (data, track)}
