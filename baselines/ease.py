@@ -60,7 +60,7 @@ class Cooccurrence:
 
     @classmethod
     def of(cls, train: Homes, *, regularization: float = REGULARIZATION, dropout: float = DROPOUT) -> Cooccurrence:
-        """Invert one matrix of items x items; its cost does not grow with the homes."""
+        """Count the homes of each two rules, which grows with the homes, and invert one matrix of items x items."""
         items = Items.of(train)
         have = items.matrix(train)
         together, both = (have.T @ have).toarray(), homes_with_both(train)
@@ -195,7 +195,7 @@ class Ease:
             raise DataError(f"{self.NAME}: delta and max_rules have no effect without privacy; set epsilon, e.g. 4")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
-        """Invert one matrix of items x items; its cost does not grow with the homes."""
+        """Count the homes of each two rules, which grows with the homes, and invert one matrix of items x items."""
         together, values = self.count(train, rng)
         weight = together.weight / together.able**self.ownership
         bias = self.popularity * together.popularity / together.able if self.popularity else None

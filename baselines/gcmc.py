@@ -281,8 +281,11 @@ class Gcmc:
             if getattr(self, name) not in known:
                 raise unknown(f"{name} of gcmc", getattr(self, name), known)
         if self.accumulation == "stack" and self.channels % LEVELS:
-            raise DataError(f"gcmc: {self.channels} channels cannot be halved; use an even number, or sum")
+            raise DataError(f"gcmc: {self.channels} channels cannot be halved; use an even number, or accumulation sum")
         check_range("gcmc", self, "in [0, 1)", "node_dropout", "hidden")
+        check_range("gcmc", self, "at least 1", "channels", "dimension", "bases", "non_rules", "epochs")
+        check_range("gcmc", self, "at least 0", "non_rule_messages", "weight_decay")
+        check_range("gcmc", self, "above 0", "learning_rate")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> GcmcModel:
         """Full-batch Adam on the cross entropy of rules and non-rules, the two weighing the same."""

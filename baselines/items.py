@@ -222,7 +222,19 @@ class NonRules:
 
 
 def _candidates(homes: Homes, items: Items) -> tuple[Array, Array, npt.NDArray[np.int32]]:
-    """Every item of every ordered pair of entity types that a home owns: start and length of its run, and the runs."""
+    """Every item of every ordered pair of entity types that a home owns: start and length of its run, and the runs.
+
+    Homes that own the same types share a run: of 2,000 homes of wyze-synthetic, 241 own different ones.
+    """
+    owns = np.zeros((homes.n_homes, len(homes.types)), dtype=np.bool_)
+    owns[homes.device_home, homes.device_type] = True
+    _, first, kind = np.unique(np.packbits(owns, axis=1), axis=0, return_index=True, return_inverse=True)
+    start, length, item = _candidates_of_each(homes.subset(first), items)
+    return start[kind.reshape(-1)], length[kind.reshape(-1)], item
+
+
+def _candidates_of_each(homes: Homes, items: Items) -> tuple[Array, Array, npt.NDArray[np.int32]]:
+    """The same with a run for each home."""
     merged, valid = homes.merged_types(), items.valid
     pairs = Pairs.of(merged, self_pairs=True)
     _, trigger, action = pairs.devices(np.arange(pairs.start[-1]))

@@ -55,6 +55,8 @@ class LightGraphConvolution:
 
     def __post_init__(self) -> None:
         check_range("lightgcn", self, "at least 1", "dimension", "layers", "non_rules", "epochs")
+        check_range("lightgcn", self, "at least 0", "regularization")
+        check_range("lightgcn", self, "above 0", "learning_rate")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> LightGcnModel:
         """Full-batch Adam on the ranking loss."""

@@ -97,7 +97,7 @@ def logistic_fold_in(
 
 
 def _runs(rows: npt.NDArray[np.integer], n_items: int) -> list[slice]:
-    """Consecutive homes whose rows [each n_items long] fit into CELLS; a larger home is alone."""
+    """Consecutive homes with rows of n_items each, about CELLS numbers: at most those and the first home's."""
     number = np.cumsum(rows) * n_items // CELLS
     bounds = [*np.flatnonzero(np.diff(number, prepend=-1)), len(rows)]
     return [slice(first, end) for first, end in pairwise(bounds)]

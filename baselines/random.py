@@ -10,7 +10,7 @@ import pandas as pd
 
 from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.registry import register
-from baselines.scoring import CACHED, pairs_at_once
+from baselines.scoring import CHECKED_AT_ONCE, pairs_at_once
 from datasets.common.random import Bits, output
 from datasets.homes import Array, Homes, Ids
 
@@ -47,7 +47,7 @@ class RandomOrderModel:
             pair = output(pair ^ part, FIRST)
         relation = output(np.arange(len(homes.relations), dtype=np.uint64), FIRST)
         scores = np.empty((len(pair), len(relation)), dtype=np.float32)
-        rows = pairs_at_once(homes, CACHED)
+        rows = pairs_at_once(homes, CHECKED_AT_ONCE)
         for begin in range(0, len(pair), rows):
             cell = output(pair[begin : begin + rows, None] ^ relation, FIRST)
             scores[begin : begin + rows] = cell >> np.uint64(40)  # the 24 bits that float32 distinguishes

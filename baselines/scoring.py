@@ -25,7 +25,7 @@ from datasets.valid import ValidRules
 Values: TypeAlias = npt.NDArray[np.float64]
 
 CHUNK = 1 << 20  # candidates scored at a time: 4 MB of scores, which fit into a cache
-CACHED = 1 << 18  # scores that are checked or counted at a time: 1 MB
+CHECKED_AT_ONCE = 1 << 18  # scores that are checked or counted at a time: 1 MB
 PARTS = ("test", "validation")
 STREAMS = {
     ("test", "paper"): Stream.TEST_NON_RULES,
@@ -103,7 +103,7 @@ def score(fitted: Fitted, homes: Homes, trigger: Array, action: Array) -> Scores
     if scores.shape != (len(trigger), len(homes.relations)):
         wanted = f"[{len(trigger)} pairs, {len(homes.relations)} relations]"
         raise DataError(f"{type(fitted).__name__}.score_pairs returned shape {scores.shape} instead of {wanted}")
-    rows = pairs_at_once(homes, CACHED)
+    rows = pairs_at_once(homes, CHECKED_AT_ONCE)
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, refused below
         own = scores.astype(np.float32, copy=False)
     if any(np.isinf(own[at : at + rows]).any() for at in range(0, len(own), rows)):
@@ -191,7 +191,7 @@ class Examples:
                 continue
             taken = slice(*np.searchsorted(known_pair, [some[0], some[-1] + 1]))
             removed = np.searchsorted(some, known_pair[taken]), self.known.relation[taken]
-            block[removed] = np.nan  # neither above nor level
+            block[removed] = np.nan  # neither above nor tied
             ranks[1, here][mine] = _rank_in_row(block, row[mine], relation[mine])
         return ScoredExamples(self.homes, self.rules, self.kind, scores, ranks[0, positive], ranks[1, positive])
 

@@ -17,7 +17,7 @@ from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, parse_numbers, read_table, whole_numbers, write_delimited
 from datasets.readers.wyze import RULE_PARTS, refuse_text_ids, rule_columns, rule_ids, source_codes
 
-LONGEST = 50
+LONGEST_LIST = 50
 COLUMNS = {"user": "user_id", "rule": "rule", "rank": "rank"}
 
 
@@ -42,8 +42,8 @@ def submission_columns(homes: Homes, submission: Submission) -> dict[str, pa.Arr
     """
     refuse_text_ids(homes)
     rules, rank = submission.rules, submission.rank
-    if len(rank) and (rank.min() < 1 or rank.max() > LONGEST):
-        raise DataError(f"a submission ranks from 1 to {LONGEST}; found {rank.min()} to {rank.max()}")
+    if len(rank) and (rank.min() < 1 or rank.max() > LONGEST_LIST):
+        raise DataError(f"a submission ranks from 1 to {LONGEST_LIST}; found {rank.min()} to {rank.max()}")
     _refuse_users(homes, rules, _repeats(rules.home, rank), "has a rank twice")
     key = rules.keys(homes.n_devices, len(homes.relations))
     _refuse_users(homes, rules, _repeats(rules.home, key), "has a rule under two ranks")
@@ -66,8 +66,8 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
     rank, ranked = whole_numbers(table, "rank", bad_rows, called="ranks")
     ok &= ranked
     refuse = partial(table.refuse, bad_rows=bad_rows)
-    off = ranked & ((rank < 1) | (rank > LONGEST))
-    ok &= refuse(off, f"rank is not in 1..{LONGEST}", f"give the best {LONGEST}", show="rank")
+    off = ranked & ((rank < 1) | (rank > LONGEST_LIST))
+    ok &= refuse(off, f"rank is not in 1..{LONGEST_LIST}", f"give the best {LONGEST_LIST}", show="rank")
     parts, complete = rule_parts(table, bad_rows)
     home = pd.Index(homes.users).get_indexer(pd.Index(user))
     ok &= complete & refuse(ok & (home < 0), "the user is not in the data", "leave it out", show="user")
@@ -141,4 +141,5 @@ def _repeats(home: Array, value: Array, among: Mask | None = None) -> Mask:
 
 def _refuse_users(homes: Homes, rules: Rules, bad: Mask, what: str) -> None:
     if bad.any():
-        raise DataError(f"a submission ranks a rule once: user {homes.users[rules.home[bad][0]]} {what}")
+        user = homes.users[rules.home[bad][0]]
+        raise DataError(f"{homes.name}: user {user} {what}; give each rule and each rank once")

@@ -27,7 +27,7 @@ TOKEN = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")  # "HallTV
 POSSESSIVE = re.compile("['\u2019]s\\b", re.IGNORECASE)
 ACCENT = re.compile("[\u0300-\u036f]")  # of Latin, Greek and Cyrillic; marks of other scripts are part of the letter
 ENDING, STEM = 4, 3  # least letters of the device word at the end of a compound, and of what is before it
-LONGEST, TOKENS = 20, 16  # letters of an ending and tokens of a name that are read: bound the work for a hostile one
+LONGEST_ENDING, TOKENS = 20, 16  # letters of an ending and tokens that are read: bound the work for a hostile name
 
 
 class Vocabulary(NamedTuple):
@@ -151,7 +151,7 @@ def _without_device(token: str, known: Vocabulary) -> str:
         return ""
     if (token[-2:] in known.last_letters or not token.isascii()) and token not in known.places:
         least = STEM if token.isascii() else 1
-        for cut in range(max(least, len(token) - LONGEST), len(token)):  # the longest ending first
+        for cut in range(max(least, len(token) - LONGEST_ENDING), len(token)):  # the longest ending first
             if token[cut:] in known.endings:
                 return "" if token[:cut] in known.device else token[:cut]
     return token

@@ -15,20 +15,18 @@ is the gradient of the loss with respect to x.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy.sparse import csr_array
 
 from baselines.knowledge_graph.model import Embeddings, ScoreFunction, Vectors
+from datasets.common.compiled import entry_point, in_any_order, inlined
 from datasets.homes import Array, Homes, Mask
 from datasets.private_counts import owned_types
 
-F = TypeVar("F", bound=Callable[..., object])
 Rows: TypeAlias = npt.NDArray[np.float32]
 f32 = np.float32  # numbers are made so: a bare 0.5 is a float64, and so becomes all that it touches
 
@@ -146,29 +144,7 @@ class Buffers(NamedTuple):
     d_base: Rows
 
 
-def compiled(function: F) -> F:
-    """Compile with sums in any order, and products that are not rounded before they are added; NaN stays NaN.
-
-    As a part of each caller: an entry point has its own copy of a function that is called, optimised once more, which
-    may round differently. Where numba compiles, the original is called, and the copy where it loads from its cache.
-    """
-    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, forceinline=True)(function)
-    return made
-
-
-def inlined(function: F) -> F:
-    """The same for what has one caller, of which it becomes a part before types are inferred."""
-    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, inline="always")(function)
-    return made
-
-
-def entry_point(function: F) -> F:
-    """Compile on the first call and keep the code on disk; the interpreter's lock is released while it runs."""
-    made: F = njit(nogil=True, cache=True, error_model="numpy")(function)
-    return made
-
-
-@entry_point
+@entry_point()
 def batch_gradient(
     x: Rows,  # [n_rows, 2 d]
     offsets: tuple[int, int, int, int, int],
@@ -200,7 +176,7 @@ def batch_gradient(
     return total
 
 
-@compiled
+@in_any_order
 def make_buffers(offsets: tuple[int, int, int, int, int], n_candidates: int, width: int) -> Buffers:
     n_relations = offsets[1] - offsets[0]
     return Buffers(
@@ -216,7 +192,7 @@ def make_buffers(offsets: tuple[int, int, int, int, int], n_candidates: int, wid
     )
 
 
-@compiled
+@in_any_order
 def add_home(
     x: Rows,
     gradient: Rows,
@@ -398,7 +374,7 @@ def backpropagate_home(
         add(gradient, at_owned + kind, f32(1 / len(types)), d_vectors, mean)
 
 
-@compiled
+@in_any_order
 def adversarial(scores: Vectors, is_drawn: Mask, temperature: float, d_scores: Vectors) -> float:
     """The loss of one rule, whose score is the first; gradients are written where there is a non-rule."""
     largest, total, of_others = -np.inf, 0.0, 0.0
@@ -421,7 +397,7 @@ def adversarial(scores: Vectors, is_drawn: Mask, temperature: float, d_scores: V
     return own + of_others / total if total != 0 else own
 
 
-@compiled
+@in_any_order
 def make_rotation(rotation: Rows, r: int, x: Rows, row: int, rotates: bool) -> None:
     """A relation as complex numbers, of angles with RotatE."""
     d = rotation.shape[1] // 2
@@ -430,7 +406,7 @@ def make_rotation(rotation: Rows, r: int, x: Rows, row: int, rotates: bool) -> N
         rotation[r, d + k] = math.sin(x[row, k]) if rotates else x[row, d + k]
 
 
-@compiled
+@in_any_order
 def add_rotation_gradient(gradient: Rows, row: int, rotation: Rows, d_rotation: Rows, r: int, rotates: bool) -> None:
     """Add the gradient of what `make_rotation` read; that of what it wrote becomes 0."""
     d = rotation.shape[1] // 2
@@ -443,7 +419,7 @@ def add_rotation_gradient(gradient: Rows, row: int, rotation: Rows, d_rotation: 
     clear(d_rotation, r)
 
 
-@compiled
+@in_any_order
 def multiply_conjugate(out: Rows, i: int, x: Rows, t: int, rotation: Rows, r: int) -> None:
     """t conj(r)."""
     d = out.shape[1] // 2
@@ -452,7 +428,7 @@ def multiply_conjugate(out: Rows, i: int, x: Rows, t: int, rotation: Rows, r: in
         out[i, d + k] = x[t, d + k] * rotation[r, k] - x[t, k] * rotation[r, d + k]
 
 
-@compiled
+@in_any_order
 def add_product_gradients(
     gradient: Rows, t: int, d_rotation: Rows, r: int, x: Rows, rotation: Rows, d_y: Rows, i: int
 ) -> None:
@@ -466,38 +442,38 @@ def add_product_gradients(
         d_rotation[r, d + k] += x[t, d + k] * d_y[i, k] - x[t, k] * d_y[i, d + k]
 
 
-@compiled
+@in_any_order
 def clear(out: Rows, i: int) -> None:
     for k in range(out.shape[1]):
         out[i, k] = f32(0)
 
 
-@compiled
+@in_any_order
 def negate(out: Rows, i: int) -> None:
     for k in range(out.shape[1]):
         out[i, k] = -out[i, k]
 
 
-@compiled
+@in_any_order
 def add(out: Rows, i: int, factor: np.float32, rows: Rows, j: int) -> None:
     for k in range(out.shape[1]):
         out[i, k] += factor * rows[j, k]
 
 
-@compiled
+@in_any_order
 def subtract_from(out: Rows, i: int, rows: Rows, j: int) -> None:
     """Row j minus row i, written over the latter."""
     for k in range(out.shape[1]):
         out[i, k] = rows[j, k] - out[i, k]
 
 
-@compiled
+@in_any_order
 def scale_and_add(out: Rows, i: int, factor: np.float32, rows: Rows, j: int) -> None:
     for k in range(out.shape[1]):
         out[i, k] = out[i, k] * factor + rows[j, k]
 
 
-@compiled
+@in_any_order
 def add_both(d_u: Rows, d_point: Rows, c: int, factor: np.float32, u: Rows, point: Rows) -> None:
     """Add factor times u + point c to both gradients."""
     for k in range(d_u.shape[1]):
@@ -506,7 +482,7 @@ def add_both(d_u: Rows, d_point: Rows, c: int, factor: np.float32, u: Rows, poin
         d_point[c, k] += each
 
 
-@compiled
+@in_any_order
 def dot(a: Rows, i: int, b: Rows, j: int) -> np.float32:
     total = f32(0)
     for k in range(a.shape[1]):
@@ -514,7 +490,7 @@ def dot(a: Rows, i: int, b: Rows, j: int) -> np.float32:
     return total
 
 
-@compiled
+@in_any_order
 def distance(point: Rows, c: int, u: Rows) -> float:
     """|point c + u|."""
     total = f32(0)

@@ -17,7 +17,7 @@ from datasets.common.cli import say
 from datasets.common.errors import DataError
 from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
-from datasets.submission import LONGEST
+from datasets.submission import LONGEST_LIST
 
 
 def evaluate_lists(chosen: argparse.Namespace) -> int:
@@ -66,7 +66,7 @@ def write_challenge_submission(chosen: argparse.Namespace) -> int:
 def score_challenge_submission(chosen: argparse.Namespace) -> int:
     """Score a submission by a file of hidden rules."""
     found = score_submission(chosen.file, chosen.hidden)
-    say(f"MRR@{LONGEST} {found.mrr:.4f} of {found.hidden:,} hidden rules of {found.users:,} users")
+    say(f"MRR@{LONGEST_LIST} {found.mrr:.4f} of {found.hidden:,} hidden rules of {found.users:,} users")
     say(", ".join(f"HR@{n} {value:.4f}" for n, value in found.hits.items()))
     if found.silent:
         say(f"{found.silent:,} of these users are not in {chosen.file}, which counts as not found")

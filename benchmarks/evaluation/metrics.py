@@ -92,7 +92,7 @@ def counts_above(score: Values | Scores, group: Array) -> tuple[Array, Array]:
 
 
 def cross_entropy(logit: Values, positive: Mask) -> Values:
-    """-log p of what is so, with p = 1 / (1 + exp(-logit)); finite for any finite logit, however wrong it is."""
+    """-log of the probability given to what is true, 1 / (1 + exp(-logit)) for a positive; finite for finite logits."""
     return np.logaddexp(0.0, np.where(positive, -logit, logit))
 
 
@@ -137,10 +137,9 @@ class Evaluation:
     """Numbers of one fitted model on one part of one split.
 
     `homes` has a column `n_hidden` and, for the main metrics, a column with the mean over the home's hidden rules
-    under the name that the summary gives it, so that a number's error over homes can be
-    estimated and methods be paired by home:
-    the summary's number is the mean of the column, NaN left out, weighted by `n_hidden`, or by `n_hidden, closed` for
-    the closed lists. Those of `benchmarks.results.compare.OVER_HOMES` are plain means over homes.
+    under the name that the summary gives it, so that a number's error over homes can be estimated and methods be paired
+    by home: the summary's number is the mean of the column, NaN left out, weighted by `n_hidden`, or by
+    `n_hidden, closed` for the closed lists. Those of `benchmarks.results.compare.OVER_HOMES` are means over homes.
     """
 
     protocol: str

@@ -33,7 +33,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from baselines.method import Fitted, Scores
-from baselines.scoring import CACHED, Values, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
+from baselines.scoring import (
+    CHECKED_AT_ONCE,
+    Values,
+    allows_self_pairs,
+    hidden_part,
+    pairs_at_once,
+    restrict_homes,
+    score,
+)
 from benchmarks.evaluation.metrics import (
     Evaluation,
     counts_above,
@@ -53,10 +61,10 @@ from datasets.splits import Hidden, Split
 from datasets.valid import ValidRules
 
 LISTS = ("", ", all", ", closed")  # what their metrics end with
-WHOLE = 128  # chunks: a larger home is scored in pieces, and twice
-# Where scores that are above begin, and those that are above or level.
+KEPT_CHUNKS = 128  # of scores; a home with more is scored in pieces, and twice
+# Where scores that are above begin, and those that are above or tied.
 SIDES: tuple[Literal["right"], Literal["left"]] = ("right", "left")
-LONGEST = 50  # end of the hit-rate curve
+CURVE_END = 50  # the last N of the curve of hit rates
 HITS = (1, 3, 5, 10, 20, 50)  # points of the curve that homes and slices have as well
 SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, both ends included
 Bits: TypeAlias = npt.NDArray[np.uint8]
@@ -107,7 +115,7 @@ def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs
     limit = pairs_at_once(homes, chunk)
     for first, end in pairs.runs(limit):
         here = slice(*np.searchsorted(rules.home, [first, end]))
-        cuts = [*range(pairs.start[first], pairs.start[end], WHOLE * limit), int(pairs.start[end])]
+        cuts = [*range(pairs.start[first], pairs.start[end], KEPT_CHUNKS * limit), int(pairs.start[end])]
         kept = candidates.block(first, end, *cuts) if len(cuts) == 2 else None  # one piece serves both loops
         for begin, behind in pairwise(cuts):
             block = kept or candidates.block(first, end, begin, behind)
@@ -182,7 +190,7 @@ class Block:
         """The same for one home, by the places of its rules among the sorted scores of its candidates."""
         least = np.fmin.reduce(threshold)  # what is below it, or has no score, is above no rule
         counts = np.zeros((len(LISTS), 2, len(threshold)), dtype=np.int64)
-        rows = max(CACHED // max(self.scores.shape[1], 1), 1)
+        rows = max(CHECKED_AT_ONCE // max(self.scores.shape[1], 1), 1)
         for begin in range(0, len(self.scores), rows):
             scores, valid = self.rows(begin, begin + rows)
             closed = self.closed[begin : begin + rows]
@@ -293,7 +301,7 @@ def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> 
         gains = _gains(places, suffix)
         table = np.stack(list(gains.values()))  # [n_metrics, n_hidden]
         by_home |= dict(zip(gains, ratio(np.add.reduceat(table, start, axis=1), n_hidden), strict=True))
-        curve = ratio(hit_curve(*places.filtered, LONGEST), n_hidden.sum())
+        curve = ratio(hit_curve(*places.filtered, CURVE_END), n_hidden.sum())
         summary |= {f"hr@{n}{suffix}": float(value) for n, value in enumerate(curve, 1)}
         summary |= dict(zip(gains, ratio(table.sum(axis=1), n_hidden.sum()).tolist(), strict=True))
         summary |= {f"{name}_home{suffix}": mean(by_home[f"{name}{suffix}"]) for name in ("mrr", "hr@10")}

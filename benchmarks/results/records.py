@@ -32,7 +32,7 @@ SUMMARIES, EXAMPLES, STUDIES = "data", "examples", "tuning"  # folders of the re
 SUMMARY_FORMAT = 2  # goes up when a summary of the same data would look different
 EXAMPLE_FORMAT = 3  # goes up when an example by the same methods would look different
 STUDY_FORMAT = 4  # goes up when a trial with the same parameters would look different
-LONGEST = 20  # entries of an example's list
+LONGEST_EXAMPLE = 20  # entries of an example's list
 
 R = TypeVar("R")
 

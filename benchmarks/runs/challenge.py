@@ -24,7 +24,7 @@ import pyarrow as pa
 from baselines.method import Fitted, Scores
 from baselines.scoring import CHUNK, Values, pairs_at_once
 from benchmarks.evaluation.metrics import mean, reciprocal_rank
-from benchmarks.evaluation.ranking import WHOLE, Block, Candidates
+from benchmarks.evaluation.ranking import KEPT_CHUNKS, Block, Candidates
 from benchmarks.runs.experiment import Experiment
 from benchmarks.runs.run import fit
 from datasets.candidates import has_self_rules
@@ -34,7 +34,7 @@ from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import read_table, refuse_missing, whole_numbers, write_delimited
 from datasets.readers.wyze import FILES
 from datasets.registry import load
-from datasets.submission import COLUMNS, LONGEST, Submission, ambiguous_relations, rule_parts, submission_columns
+from datasets.submission import COLUMNS, LONGEST_LIST, Submission, ambiguous_relations, rule_parts, submission_columns
 from datasets.valid import ValidRules
 from datasets.vocabulary import align
 
@@ -125,7 +125,7 @@ def best_rules(
     *,
     valid: ValidRules | None,
     relations: Mask | None = None,
-    longest: int = LONGEST,
+    longest: int = LONGEST_LIST,
     chunk: int = CHUNK,
 ) -> Submission:
     """The best candidates of each home, ranked from 1.
@@ -141,7 +141,7 @@ def best_rules(
     pairs, limit = candidates.pairs, pairs_at_once(homes, chunk)
     found = [_Best.none()]
     for first, end in pairs.runs(limit):
-        cuts = [*range(pairs.start[first], pairs.start[end], WHOLE * limit), int(pairs.start[end])]
+        cuts = [*range(pairs.start[first], pairs.start[end], KEPT_CHUNKS * limit), int(pairs.start[end])]
         for begin, behind in pairwise(cuts):
             if begin == behind:  # homes without a pair
                 continue
@@ -223,8 +223,8 @@ def score_submission(path: Path | str, hidden: Path | str) -> Score:
     above, tied = np.maximum(rank - 1, 0), (rank > 0).astype(np.int64)
     users = answers["user"].unique()
     return Score(
-        mean(reciprocal_rank(above, tied, LONGEST)),
-        {n: float(np.mean((rank > 0) & (rank <= n))) for n in (1, 10, LONGEST)},
+        mean(reciprocal_rank(above, tied, LONGEST_LIST)),
+        {n: float(np.mean((rank > 0) & (rank <= n))) for n in (1, 10, LONGEST_LIST)},
         len(answers),
         len(users),
         int(np.count_nonzero(~np.isin(users, lists["user"]))),
@@ -243,8 +243,10 @@ def _read(path: Path | str, columns: dict[str, str]) -> pd.DataFrame:
     if "rank" in columns:
         rank, ok = whole_numbers(table, "rank", bad_rows, called="ranks")
         found["rank"] = rank
-        off = ok & ((rank < 1) | (rank > LONGEST))
-        table.refuse(off, f"rank is not in 1..{LONGEST}", f"give the best {LONGEST}", bad_rows=bad_rows, show="rank")
+        off = ok & ((rank < 1) | (rank > LONGEST_LIST))
+        table.refuse(
+            off, f"rank is not in 1..{LONGEST_LIST}", f"give the best {LONGEST_LIST}", bad_rows=bad_rows, show="rank"
+        )
         for role, what in (("rank", "the user has this rank twice"), ("rule", "the user has this rule twice")):
             twice = found.duplicated(["user", role]).to_numpy()
             table.refuse(twice, what, "keep one of the lines", bad_rows=bad_rows, show=role)

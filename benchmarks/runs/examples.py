@@ -27,7 +27,7 @@ from baselines.scoring import CHUNK, score, score_examples
 from benchmarks.results.records import (
     EXAMPLE_FORMAT,
     EXAMPLES,
-    LONGEST,
+    LONGEST_EXAMPLE,
     Entry,
     Example,
     HomeRule,
@@ -214,7 +214,7 @@ def ranked_lists(
 
     def listed(among: Mask) -> RankedList:
         cells = np.flatnonzero(among & ~np.isnan(scores))  # best first; ties in the order of pairs and relations
-        top = cells[np.argsort(-scores.ravel()[cells], kind="stable")][:LONGEST]
+        top = cells[np.argsort(-scores.ravel()[cells], kind="stable")][:LONGEST_EXAMPLE]
         return RankedList(_rank(scores, among, target), int(among.sum()), tuple(entry(int(cell)) for cell in top))
 
     return listed(candidate & seen), listed(candidate)

@@ -16,7 +16,10 @@ from pathlib import Path
 from datasets.common.errors import DataError
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "sklearn", "implicit", "torch", "torch_geometric")  # change numbers
+# Packages by whose versions numbers may differ.
+PACKAGES = (
+    *("numpy", "scipy", "pandas", "pyarrow", "sklearn", "implicit", "torch", "torch_geometric", "numba", "llvmlite"),
+)
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # where the import name differs
 # implicit and torch count OpenMP's threads; the others are the BLAS builds that numpy and SciPy may come with.
 THREADS = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM", "NUMEXPR_NUM")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, distinct, frozen
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
+Word = TypeVar("Word", Bits, np.uint64)
 
 
 class RandomSource(Protocol):
@@ -106,9 +107,11 @@ class KeyedRandom:
         return output(output(state, self.client[home].view(np.uint64)), number.view(np.uint64))
 
 
-def output(state: Bits, number: Bits) -> Bits:
-    """The output of this number, from 0 on, of the SplitMix64 generator with this state; the two broadcast."""
-    # Arrays, not scalars, throughout: numpy wraps around without a warning in arrays only.
+def output(state: Word, number: Word) -> Word:
+    """The output of this number, from 0 on, of the SplitMix64 generator with this state; the two broadcast.
+
+    Scalars are for compiled loops: numpy wraps around without a warning in arrays only.
+    """
     bits = state + (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     bits ^= bits >> np.uint64(30)
     bits *= np.uint64(0xBF58476D1CE4E5B9)

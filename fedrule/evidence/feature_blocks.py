@@ -24,8 +24,8 @@ from fedrule.evidence.home_graph import (
     Table,
     Vocabulary,
     compiled,
+    graph_of,
     group_by,
-    home_of,
     inlined,
     is_in_sorted,
     is_named,
@@ -356,7 +356,7 @@ def candidate_features(
         h, last = home_of_candidate[first], first
         while last < n and home_of_candidate[last] == h:
             last += 1
-        home, begin = home_of(graphs, vocabulary, own_cells(companions, h), h), graphs.device_start[h]
+        home, begin = graph_of(graphs, vocabulary, own_cells(companions, h), h), graphs.device_start[h]
         many = len(home.type)
         rows = np.zeros((N_PAIR_ROWS, many), dtype=np.float32)
         start, order = group_by(trigger[first:last] - begin, many)
@@ -393,7 +393,7 @@ def pair_features(
         h, last = home_of_candidate[first], first
         while last < n and home_of_candidate[last] == h:
             last += 1
-        home, begin = home_of(graphs, vocabulary, nothing, h), graphs.device_start[h]
+        home, begin = graph_of(graphs, vocabulary, nothing, h), graphs.device_start[h]
         rows = np.zeros((N_PAIR_ROWS, len(home.type)), dtype=np.float32)
         start, order = group_by(trigger[first:last] - begin, len(home.type))
         for i in range(len(home.type)):

@@ -15,7 +15,8 @@ With A the matrix [n_devices, n_devices] of who acts on whom in a home, the path
     A^T A      something acts on both,
     A A^T      both act on something,
     A A^T A    i acts on what others act on who also act on j: what a recommender does with users and items, with
-               the home's triggers as users and its actions as items; once counted, and once with every step a mean.
+               the home's triggers as users and its actions as items; once counted, and once as a mean: over what i
+               acts on, of the share of those acting on it that also act on j.
 
 In training, all counts over homes leave out the candidate's own home.
 """

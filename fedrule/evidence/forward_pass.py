@@ -44,11 +44,11 @@ from fedrule.evidence.home_graph import (
     Table,
     Vocabulary,
     compiled,
-    compiled_in_any_order,
-    home_of,
+    graph_of,
     inlined,
     insertion_sort,
     lower_bound,
+    reordered,
 )
 
 
@@ -61,7 +61,7 @@ class Weights(NamedTuple):
 
 
 @inlined
-def add_product(sums: Table, row: int, block: Table, first: Table, begin: int, many: int) -> None:
+def add_block(sums: Table, row: int, block: Table, first: Table, begin: int, many: int) -> None:
     """Add what a block of features adds to the first layer; most features are zero."""
     for at in range(many):
         value = block[at]
@@ -70,7 +70,7 @@ def add_product(sums: Table, row: int, block: Table, first: Table, begin: int, m
                 sums[row, unit] += value * first[begin + at, unit]
 
 
-@compiled_in_any_order
+@reordered
 def rest_of_network(
     scores: Table, to: int, many: int, typed: Table, rule: int, action: Table, device: int, pair: Table, last: Table
 ) -> None:
@@ -191,7 +191,7 @@ def score_home(
     h: int,
 ) -> None:
     """Those of one home, trigger type by trigger type."""
-    home = home_of(graphs, vocabulary, own_cells(companions, h), h)
+    home = graph_of(graphs, vocabulary, own_cells(companions, h), h)
     n, n_types, start = len(home.type), vocabulary.n_types, vocabulary.start
     width = weights.first.shape[1]
     trigger_role, action_role = roles(home, n_types)
@@ -219,7 +219,7 @@ def score_home(
                 typed_block(block, home, vocabulary, one, other, vocabulary.relation[item])
                 block[N_HOME] = ease(known, inverse, scale, item)
                 typed[cell] = weights.of_rule[item]
-                add_product(typed, cell, block, weights.first, 0, N_HOME + 1)
+                add_block(typed, cell, block, weights.first, 0, N_HOME + 1)
         at = 0
         for j in range(n):
             if action_role[j] != j:
@@ -227,7 +227,7 @@ def score_home(
             action_at[j] = at
             for item in range(start[one * n_types + home.type[j]], start[one * n_types + home.type[j] + 1]):
                 action_block(block, home, vocabulary, together, j, one, vocabulary.relation[item])
-                add_product(of_action, at, block, weights.first, ACTION, N_ACTION)
+                add_block(of_action, at, block, weights.first, ACTION, N_ACTION)
                 at += 1
         for role in range(n):  # the triggers of this type, one role after the other
             if home.type[role] != one or trigger_role[role] != role:
@@ -237,7 +237,7 @@ def score_home(
                     cell = first_cell[other] + item - start[one * n_types + other]
                     trigger_block(block, home, vocabulary, together, role, other, vocabulary.relation[item])
                     of_trigger[cell] = typed[cell]
-                    add_product(of_trigger, cell, block, weights.first, TRIGGER, N_TRIGGER)
+                    add_block(of_trigger, cell, block, weights.first, TRIGGER, N_TRIGGER)
             for i in range(role, n):
                 if trigger_role[i] != role:
                     continue
@@ -256,7 +256,7 @@ def score_home(
                         done[role, acted] = to
                     of_pair[:] = 0
                     pair_block(block, home, rows, i, j)
-                    add_product(of_pair, 0, block, weights.first, PAIR, N_PAIR)
+                    add_block(of_pair, 0, block, weights.first, PAIR, N_PAIR)
                     cell, at = first_cell[other], action_at[acted]
                     if not can_match(rows, j):
                         rest_of_network(scores, to, many, of_trigger, cell, of_action, at, of_pair, weights.last)
@@ -265,7 +265,7 @@ def score_home(
                         relation = vocabulary.relation[start[one * n_types + other] + r]
                         matching_block(block, home, vocabulary, companions, i, j, relation)
                         matching[:] = of_pair
-                        add_product(matching, 0, block, weights.first, MATCHING, N_MATCHING)
+                        add_block(matching, 0, block, weights.first, MATCHING, N_MATCHING)
                         rest_of_network(
                             scores, to + r, 1, of_trigger, cell + r, of_action, at + r, matching, weights.last
                         )

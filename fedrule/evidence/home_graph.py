@@ -1,6 +1,6 @@
 """One home's graph as compiled loops read it: its rules by device and by type, who acts on whom, and shared words.
 
-Homes come as flat arrays (`Graphs`); `home_of` takes one of them out and prepares what is looked up again and again.
+Homes come as flat arrays (`Graphs`); `graph_of` takes one of them out and prepares what is looked up again and again.
 The decorators are those of all compiled loops of evidence, which `feature_blocks`, `forward_pass` and `best_candidates`
 add to.
 """
@@ -8,18 +8,15 @@ add to.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from datasets.common.compiled import REORDERED, entry_point
 from datasets.homes import Array
-from fedrule.compiled import name_by_sources
 
-Function = TypeVar("Function", bound=Callable[..., object])
 Table: TypeAlias = npt.NDArray[np.float32]
 
 # Files with loops that call each other: when one of them changes, all are compiled anew.
@@ -31,33 +28,11 @@ RARITY_STEP = 4096.0  # the rarity of a word in steps of 1 / 4096: sums are exac
 LOG1P = np.log1p(np.arange(1024)).astype(np.float32)  # most features are logarithms of small counts
 
 
-def compiled(function: Function) -> Function:
-    """A loop in machine code, kept on disk, so that it is compiled once after installation; it releases the lock."""
-    made: Function = njit(cache=True, nogil=True, error_model="numpy")(name_by_sources(function, SOURCES))
-    return made
-
-
-def inlined(function: Function) -> Function:
-    """The same as a part of each caller: for inner loops, where handing over a home, some 200 numbers, takes longest.
-
-    And for callers of what is `compiled_in_any_order`.
-    """
-    made: Function = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(
-        name_by_sources(function, SOURCES)
-    )
-    return made
-
-
-def compiled_in_any_order(function: Function) -> Function:
-    """The same where a sum may be taken in any order, so that several numbers are added at once.
-
-    It and its callers, but for those that Python calls, are `inlined`: of a function that is called there are copies,
-    each optimised anew, and numba calls one of them where it compiles and another where it loads from its cache.
-    """
-    made: Function = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"}, forceinline=True)(
-        name_by_sources(function, SOURCES)
-    )
-    return made
+compiled = entry_point(*SOURCES)
+# As a part of each caller: inner loops, where handing over a home, some 200 numbers, takes longest, and all that calls
+# what is `reordered`, but for what Python calls.
+inlined = entry_point(*SOURCES, forceinline=True)
+reordered = entry_point(*SOURCES, forceinline=True, fastmath=REORDERED)  # sums may be taken in any order
 
 
 @inlined
@@ -197,7 +172,7 @@ def shared_words(start: Array, words: Array, first: int, n: int) -> tuple[Table,
 
 
 @compiled
-def home_of(graphs: Graphs, vocabulary: Vocabulary, own: Array, h: int) -> HomeGraph:
+def graph_of(graphs: Graphs, vocabulary: Vocabulary, own: Array, h: int) -> HomeGraph:
     """One of the homes, on its own."""
     first, last = graphs.device_start[h], graphs.device_start[h + 1]
     begin, end = graphs.rule_start[h], graphs.rule_start[h + 1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -67,7 +68,8 @@ def shared_words(labels: Sequence[str]) -> tuple[Array, Array]:
     return positions, numbers
 
 
-def opposite_labels(labels: Sequence[str]) -> tuple[Array, Array]:
+@cache
+def opposite_labels(labels: tuple[str, ...]) -> tuple[Array, Array]:
     """Ordered pairs of labels that are opposites, sorted.
 
     One has a word whose opposite the other has, and of their other words one has all that the other has: "arm_home"

@@ -70,7 +70,7 @@ RIDGE = 10  # added to the diagonal of pairs, in standard deviations of their no
 
 
 def multipliers(total: float) -> dict[str, float]:
-    """Of each part, where all parts together are to disclose as much as one sum with this noise multiplier."""
+    """The noise multiplier of each part, where all of them together disclose as much as one sum with `total`."""
     return dict(zip(SHARES, shared(total, SHARES.values()), strict=True))
 
 
@@ -280,7 +280,7 @@ def mirrored_companion_cells(valid: ValidRules, cell: Array) -> Array:
 
 
 def _companion_counts(valid: ValidRules, noisy: NoisySum, rule: Array) -> CompanionCounts:
-    """Both halves, and the diagonals: of a relation as many homes as its commonest typed rule has, at least."""
+    """Both halves, and the diagonals, which are not released: the homes of a relation's typed rules, added up."""
     upper, many = upper_companion_cells(valid), noisy.above(private_counts.SEEN_AT).astype(np.int64)
     upper, many = upper[many > 0], many[many > 0]
     n, first = valid.n_relations, 3 * valid.n_relations**2

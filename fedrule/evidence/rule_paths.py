@@ -64,7 +64,7 @@ DENSE = 1 << 23  # up to so many cells the paths to the rules are in a table of 
 
 
 def path_names(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Of the features of `RulePaths`."""
+    """The names of the features of `RulePaths`."""
     said = tuple(" - ".join(path) for path in paths)
     return (*said, *(f"random walk {name}" for name in said))
 

@@ -17,7 +17,8 @@ from fedrule.models.card import Card
 
 Unknown: TypeAlias = Literal["refuse", "ignore"]
 REMEDY = "leave it out, or ignore what is unknown"
-FEW_LETTERS, FEW_WORDS, LONGEST = 4, 100, 60  # bound the work of "did you mean" for a client that sends many bad words
+# They bound the work of "did you mean" for a client that sends many bad words.
+FEW_LETTERS, FEW_WORDS, LONGEST_WORD = 4, 100, 60
 
 
 NOTHING: Array = np.zeros(0, dtype=np.int64)
@@ -144,7 +145,7 @@ def _refuse_inconsistent(home: HomeRequest) -> None:
 
 def _unknown_word(kind: str, word: str, known: Iterable[str]) -> str:
     similar = [each for each in known if abs(len(each) - len(word)) <= FEW_LETTERS][:FEW_WORDS]
-    near = difflib.get_close_matches(word, similar, n=1, cutoff=0.6) if len(word) <= LONGEST else []
+    near = difflib.get_close_matches(word, similar, n=1, cutoff=0.6) if len(word) <= LONGEST_WORD else []
     return f"the model does not know the {kind} {word!r}; " + (f"did you mean {near[0]!r}?" if near else REMEDY)
 
 

@@ -44,7 +44,7 @@ class CompGcnOptions(GraphMethod):
     UNAVAILABLE: ClassVar[dict[str, str]] = (
         PAPERS_PRESETS
         | one_encoder("compgcn")
-        | {"predictor_hidden": "is of the paper's predictor, in whose place is ComplEx"}
+        | {"predictor_hidden": "has no effect: ComplEx takes the place of the paper's predictor"}
     )
 
     hidden: int = 32  # size of the states of devices and relations, half real and half imaginary

@@ -44,6 +44,8 @@ from fedrule.federated.vectors import Vector
 from fedrule.methods.user_item.federated_items import NOISE, ItemMethod
 from fedrule.network.options import derived
 
+MARGIN = 4.0
+
 
 @register("fede")
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class FedE(ItemMethod):
     SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.0076, "yogi": 0.0076}
     UNAVAILABLE: ClassVar[dict[str, str]] = NOISE | dict.fromkeys(
         ("clip", "aggregation", "trim", "assumed_attackers", "norm_bound", "norm_relative"),
-        "would change how many homes a row counts beside its numbers; rows are averaged over the homes that sent them",
+        "would also change the weights by which rows are averaged over the homes that sent them",
     )
 
     score: ScoreFunction = "complex"  # of a triple: rotate or complex
@@ -72,7 +74,7 @@ class FedE(ItemMethod):
     non_rules: int = 8  # drawn for each rule, anew in each round
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     temperature: float = 1.0  # alpha: how much more high-scoring non-rules count; 0: all the same
-    margin: float = 4.0  # gamma of rotate: the score of a triple that fits exactly
+    margin: float = MARGIN  # gamma of rotate: the score of a triple that fits exactly
     regularization: float = 0.0023  # on the squared length of the rows that a home holds
     rounds: int = 255
     learning_rate: float = derived(0.2)  # of clients
@@ -87,6 +89,8 @@ class FedE(ItemMethod):
         check_range(self.NAME, self, "above 0", "margin")
         if self.score not in get_args(ScoreFunction):
             raise unknown(f"score of {self.NAME}", self.score, get_args(ScoreFunction))
+        if self.score != "rotate" and self.margin != MARGIN:
+            raise DataError(f"{self.NAME}: margin {self.margin:g} has no effect with score {self.score}; use rotate")
         super().__post_init__()
 
     def _check_clients(self) -> None:

@@ -337,6 +337,12 @@ class Corrected(Federated):
 
     learning_rate: float = derived(0.01)  # of clients, for the GNN; from 0.1 on some runs diverge
 
+    def _check_privacy(self) -> None:
+        given = [name for name in PRIVACY if getattr(self, name)]
+        if given and self.hyperparameters().corrects:
+            raise DataError(f"{given[0]} {getattr(self, given[0])!r} {PRIVACY[given[0]]}")
+        super()._check_privacy()
+
 
 @register("fedrule")
 @dataclass(frozen=True)
@@ -370,9 +376,12 @@ class FedGate(Corrected):
     UNAVAILABLE: ClassVar[dict[str, str]] = PRIVACY
 
     def __post_init__(self) -> None:
-        if self.predictor_rate not in (0, self.learning_rate):
-            raise DataError(f"fedgate: predictor_rate {self.predictor_rate} differs from learning_rate; use fedrule")
         super().__post_init__()
+        if self.predictor_rate not in (0, self.learning_rate):
+            raise DataError(
+                f"fedgate: predictor_rate {self.predictor_rate:g} differs from learning_rate {self.learning_rate:g}; "
+                "use fedrule"
+            )
 
 
 @register("scaffold")

@@ -61,7 +61,8 @@ class GraphRule(GraphMethod):
         check_range(self.NAME, self, "above 0", "learning_rate")
         if self.homes_per_draw and self.draws == 1:
             raise DataError(
-                f"{self.NAME}: with draws 1 only {self.homes_per_draw} homes (homes_per_draw) would be used"
+                f"{self.NAME}: with draws 1 only {self.homes_per_draw} homes (homes_per_draw) would be used; "
+                "set one of them to 0"
             )
 
     def fit(

@@ -103,7 +103,7 @@ PAPERS_PRESETS = {"preset": "is for the paper's methods, e.g. graphrule and fedr
 def one_encoder(encoder: Encoders) -> dict[str, str]:
     """What is not available where the encoder is always this one."""
     unused = dict.fromkeys(UNUSED[encoder], f"is no option of encoder {encoder!r}")
-    return {"encoder": "is another method's; graphrule has all encoders"} | unused
+    return {"encoder": "cannot be changed here; graphrule has all encoders"} | unused
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Scorer:
         shown, trigger, action = homes_of_pairs(homes, trigger[order], action[order])
         with torch.no_grad():
             z = self.network.embed(parameters, GraphBatch.of(shown)) if self.network else None
-        first, place = self._alike(shown, z, trigger, action)
+        first, place = self._distinct_pairs(shown, z, trigger, action)
         trigger, action = trigger[first], action[first]
         scores = np.empty((len(first), len(homes.relations)), dtype=np.float32)
         at_once = max(CELLS_AT_ONCE // max(len(homes.relations), 1), 1)
@@ -102,7 +102,7 @@ class Scorer:
         row[order] = place
         return np.take(scores, row, axis=0)
 
-    def _alike(self, homes: Homes, z: Tensor | None, trigger: Array, action: Array) -> tuple[Array, Array]:
+    def _distinct_pairs(self, homes: Homes, z: Tensor | None, trigger: Array, action: Array) -> tuple[Array, Array]:
         """The first of all pairs with the same scores, in their order, and for each pair its place among these."""
         if not all(term.by_type for term in self.terms):
             return np.arange(len(trigger)), np.arange(len(trigger))

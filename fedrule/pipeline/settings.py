@@ -30,7 +30,7 @@ NAMES = ("name", "room")  # what owners call their devices; read only where `col
 ROLES = TABLE_ROLES | {"devices": (*TABLE_ROLES["devices"], *NAMES)}
 OPTIONAL_TABLES = ("words",)
 IDS = ("user", "device", "trigger_device", "action_device")  # the columns that identify a row
-WHOLE = (*IDS, "word")  # integers where their column is declared so
+WHOLE_NUMBERS = (*IDS, "word")  # integers where their column is declared so
 PERSONAL = ("word", *NAMES)  # never shown
 
 

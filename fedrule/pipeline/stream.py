@@ -21,7 +21,7 @@ from datasets.homes import Mask
 from datasets.readers.bad_rows import BadRows, Fault
 from datasets.readers.csv import INTEGER, TextTable, as_mask, read_table
 from fedrule.pipeline.database import DatabaseError
-from fedrule.pipeline.settings import IDS, PERSONAL, WHOLE
+from fedrule.pipeline.settings import IDS, PERSONAL, WHOLE_NUMBERS
 from fedrule.pipeline.tables import SourceTable, Statement
 
 Row: TypeAlias = Sequence[object]
@@ -253,7 +253,7 @@ def validate_rows(part: pa.Table, table: SourceTable, bad_rows: BadRows, *, befo
         untrimmed = replace(rows, columns={**rows.columns, "user": written})
         blanks = as_mask(pc.not_equal(written, rows["user"]))
         refuse("user", blanks, "has blanks around it", "trim it in the database", untrimmed)
-    for role in WHOLE:
+    for role in WHOLE_NUMBERS:
         if role in texts and table.is_integer(role):
             refuse(role, _not_integer(rows[role]), "is not an integer, as its column's type says", "correct it")
     return rows.keep(good)

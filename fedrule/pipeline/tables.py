@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeEngine
 from datasets.common.errors import DataError, unknown
 from datasets.readers.tables import OPTIONAL
 from fedrule.pipeline.database import Database
-from fedrule.pipeline.settings import WHOLE, TableConfig
+from fedrule.pipeline.settings import WHOLE_NUMBERS, TableConfig
 
 Expression: TypeAlias = sql.ColumnElement[Any]
 Statement: TypeAlias = sql.Select[Any]  # with columns of unknown types
@@ -202,7 +202,7 @@ def find_table(kind: str, config: TableConfig, database: Database) -> SourceTabl
         if column not in types:
             remedy = f'give its name, e.g. columns = {{ {role} = "NAME" }} in [{kind}]'
             raise DataError(f"{place}: {unknown(f'column for {role}', column, types)}; {remedy}")
-        if role in WHOLE and isinstance(types[column], sql.Float):
+        if role in WHOLE_NUMBERS and isinstance(types[column], sql.Float):
             what = "words" if role == "word" else "ids"
             raise DataError(f"{place}: {column!r} holds {types[column]}; {what} must be integers or text")
     columns = [sql.column(_quoted(column), types[column]) for column in sorted({*used.values()})]

@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from benchmarks.results.records import (
     EXAMPLES,
-    LONGEST,
+    LONGEST_EXAMPLE,
     SUMMARIES,
     DatasetSummary,
     Entry,
@@ -235,8 +235,8 @@ def _example_about(examples: Sequence[Example], methods: Sequence[tuple[str, Met
             "They are relative to rules that the home could have, log-odds to the non-rules of training: compare "
             "probabilities within a column only."
         )
-    if short := [f"{title} ({len(each.seen.top)})" for title, each in methods if len(each.seen.top) < LONGEST]:
-        notes.append(f"Fewer than {LONGEST} candidates have a score: {', '.join(short)}.")
+    if short := [f"{title} ({len(each.seen.top)})" for title, each in methods if len(each.seen.top) < LONGEST_EXAMPLE]:
+        notes.append(f"Fewer than {LONGEST_EXAMPLE} candidates have a score: {', '.join(short)}.")
     return About(caption, _example_files(examples), BUILD, tuple(notes))
 
 

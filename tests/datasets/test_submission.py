@@ -10,7 +10,7 @@ import pytest
 from datasets.common.errors import DataError
 from datasets.homes import Provenance, Rules
 from datasets.readers.wyze import read_wyze
-from datasets.submission import LONGEST, Submission, read_submission, write_submission
+from datasets.submission import LONGEST_LIST, Submission, read_submission, write_submission
 from tests.support.tables import write_pair
 
 
@@ -37,7 +37,7 @@ def test_a_submission_is_written_as_user_rule_and_rank_and_read_back(homes, tmp_
 def test_a_submission_holds_no_more_than_fifty_ranks(homes, tmp_path):
     one = Rules([0], [0], [1], [0])
     with pytest.raises(DataError, match="from 1 to 50"):
-        write_submission(homes, Submission(one, np.array([LONGEST + 1])), tmp_path / "submission.csv")
+        write_submission(homes, Submission(one, np.array([LONGEST_LIST + 1])), tmp_path / "submission.csv")
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_a_rank_or_a_rule_that_a_home_has_twice_is_not_written(homes, tmp_path, 
 def test_more_than_fifty_rules_of_a_home_cannot_have_a_rank_each(homes, tmp_path):
     many = replace(
         homes.with_rules(np.zeros(3, dtype=bool)),
-        relations=tuple((f"s{i}", "x") for i in range(LONGEST + 1)),
+        relations=tuple((f"s{i}", "x") for i in range(LONGEST_LIST + 1)),
         provenance=Provenance(),
     )
-    none = np.zeros(LONGEST + 1, dtype=np.int64)
-    rules = Rules(none, none, none, np.arange(LONGEST + 1))
-    for rank in (np.arange(LONGEST + 1) + 1, np.minimum(np.arange(LONGEST + 1) + 1, LONGEST)):
+    none = np.zeros(LONGEST_LIST + 1, dtype=np.int64)
+    rules = Rules(none, none, none, np.arange(LONGEST_LIST + 1))
+    for rank in (np.arange(LONGEST_LIST + 1) + 1, np.minimum(np.arange(LONGEST_LIST + 1) + 1, LONGEST_LIST)):
         with pytest.raises(DataError, match="a submission ranks"):
             write_submission(many, Submission(rules, rank), tmp_path / "x.csv")
 

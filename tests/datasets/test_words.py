@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError
-from datasets.words import LONGEST, tokens, vocabulary, words_of_homes, words_of_names
+from datasets.words import LONGEST_ENDING, tokens, vocabulary, words_of_homes, words_of_names
 
 OTHERS = ["Attic", "Cellar", "Shed", "Porch"]  # so that two devices are not more than half of the home
 
@@ -150,7 +150,7 @@ def test_every_listed_word_is_one_token() -> None:
     known = vocabulary()
     for word in known.device | known.places | known.empty:
         assert tokens(word) == [word]
-    assert max(map(len, known.endings)) <= LONGEST
+    assert max(map(len, known.endings)) <= LONGEST_ENDING
 
 
 def test_reading_names_needs_neither_pandas_nor_torch() -> None:

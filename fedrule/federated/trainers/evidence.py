@@ -11,14 +11,14 @@ and backwards by the chain rule. Dropout depends on the client's seed and the po
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from datasets.common import random
+from datasets.common.compiled import as_written, entry_point
 from datasets.common.random import Bits, KeyedRandom
 from datasets.homes import Array, Homes, Mask
 from fedrule.federated.algorithm import Gradients, client_round
@@ -30,9 +30,9 @@ from fedrule.network.encoders import DRAWN
 from fedrule.network.terms import EvidenceNetwork
 from fedrule.training.losses import bce, ranking
 
-F = TypeVar("F", bound=Callable[..., object])
-
 ZERO = np.float32(0)
+SOURCES = (Path(random.__file__),)  # of the machine code
+output = as_written(random.output)
 CLIENTS_PER_CALL = 64  # 2 MB each of models, gradients and whatever else a step needs
 CACHE_BYTES = 1 << 30  # of batches that will be used again
 DRAWN_TOGETHER = 1024  # clients whose batches are drawn at once: that takes as long as drawing a few
@@ -194,13 +194,10 @@ class EvidenceRound:
         return at
 
 
-def compiled(function: F) -> F:
-    """Compile as written. Arrays as a whole (`where`, `outer`, a sum of two) take numba ten times as long as a loop."""
-    made: F = njit(nogil=True, cache=True, error_model="numpy")(function)
-    return made
+# Loops instead of operations on whole arrays (`where`, `outer`, a sum of two), which take numba ten times as long.
 
 
-@compiled
+@entry_point(*SOURCES)
 def gradients(
     x: Vector,  # [n_clients, size]  direct, first, first_bias and last, one after the other
     hidden: int,
@@ -235,14 +232,14 @@ def gradients(
         np.dot(f.T, h, d_first)
 
 
-@compiled
+@entry_point(*SOURCES)
 def parts(vector: Vector, n: int, hidden: int) -> tuple[Vector, Vector, Vector, Vector]:
     """The parameters in a vector, without a copy."""
     bias = n + n * hidden
     return vector[:n], vector[n:bias].reshape(n, hidden), vector[bias : bias + hidden], vector[bias + hidden :]
 
 
-@compiled
+@entry_point(*SOURCES)
 def kept_units(seed: np.uint64, n: int, bar: np.uint64) -> Mask:
     """Which of n units are kept: `fedrule.network.encoders.Dropout`."""
     kept = np.ones((n + 3) // 4 * 4, dtype=np.bool_)
@@ -254,7 +251,7 @@ def kept_units(seed: np.uint64, n: int, bar: np.uint64) -> Mask:
     return kept
 
 
-@compiled
+@entry_point(*SOURCES)
 def activate(h: Vector, bias: Vector, kept: Mask, scale: np.float32) -> None:
     """dropout(relu(h + bias)), written over h; NaN of a kept unit stays NaN."""
     n, width = h.shape
@@ -265,13 +262,13 @@ def activate(h: Vector, bias: Vector, kept: Mask, scale: np.float32) -> None:
             h[i, j] = value if kept[i * width + j] else ZERO
 
 
-@compiled
+@entry_point(*SOURCES)
 def add(out: Vector, values: Vector) -> None:
     for i in range(len(out)):
         out[i] += values[i]
 
 
-@compiled
+@entry_point(*SOURCES)
 def activate_backward(d_s: Vector, last: Vector, h: Vector, d_bias: Vector, scale: np.float32) -> None:
     """The gradient of the input of `activate`, written over h, and that of the bias."""
     scaled, total = np.zeros(len(last), np.float32), np.zeros(len(last), np.float32)
@@ -288,7 +285,7 @@ def activate_backward(d_s: Vector, last: Vector, h: Vector, d_bias: Vector, scal
         d_bias[j] = total[j]
 
 
-@compiled
+@entry_point(*SOURCES)
 def ranking_loss(s: Vector, positive: Mask, log_stands_for: float, d_s: Vector) -> float:
     """`fedrule.training.losses.ranking` of one home, the mean over its rules; `d_s` has to be zeros."""
     rules, largest = 0, np.float32(-np.inf)
@@ -318,7 +315,7 @@ def ranking_loss(s: Vector, positive: Mask, log_stands_for: float, d_s: Vector) 
     return float(loss / rules)
 
 
-@compiled
+@entry_point(*SOURCES)
 def cross_entropy(s: Vector, positive: Mask, d_s: Vector) -> float:
     """`fedrule.training.losses.bce` of one home, the mean over its candidates: -log p of a rule, else -log(1 - p)."""
     loss = 0.0
@@ -329,25 +326,13 @@ def cross_entropy(s: Vector, positive: Mask, d_s: Vector) -> float:
     return loss / len(s)
 
 
-@compiled
+@entry_point(*SOURCES)
 def softplus(value: float) -> float:
     """log(1 + e^value) without overflow."""
     return (value if value > 0 else 0.0) + math.log1p(math.exp(-abs(value)))
 
 
-@compiled
+@entry_point(*SOURCES)
 def sigmoid(value: float) -> float:
     """1 / (1 + e^-value), the derivative of softplus."""
     return 1 / (1 + math.exp(-value))
-
-
-@compiled
-def output(seed: np.uint64, number: np.uint64) -> np.uint64:
-    """64 bits: `datasets.common.random.output`."""
-    bits = seed + (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    bits ^= bits >> np.uint64(30)
-    bits *= np.uint64(0xBF58476D1CE4E5B9)
-    bits ^= bits >> np.uint64(27)
-    bits *= np.uint64(0x94D049BB133111EB)
-    bits ^= bits >> np.uint64(31)
-    return bits

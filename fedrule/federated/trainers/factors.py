@@ -32,10 +32,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from baselines.items import Factors, FoldIn
+from datasets.common.compiled import entry_point
 from datasets.common.environment import thread_count
 from datasets.homes import Array, Mask
 from fedrule.federated.optimizers import Precise
-from fedrule.federated.trainers.evidence import compiled
 from fedrule.federated.trainers.trainer import ClientChunk
 from fedrule.federated.vectors import ROUND, FlatParameters, Vector, clip_factors
 
@@ -143,7 +143,7 @@ def places(own: csr_array) -> tuple[Array, Array]:
     return own.indptr.astype(np.int64), own.indices.astype(np.int64)
 
 
-@compiled
+@entry_point()
 def solve(y: Factors, solved: Factors, start: Array, item: Array, alpha: float, x: Factors) -> None:
     """Write the closed form of every home with items; `solved` is Y A^-1. By Cholesky's factorization, U^T U."""
     n = y.shape[1]
@@ -179,7 +179,7 @@ def solve(y: Factors, solved: Factors, start: Array, item: Array, alpha: float, 
                 x[home, f] += z[i] * solved[own[i], f]
 
 
-@compiled
+@entry_point()
 def descend(y: Factors, values: Precise, start: Array, item: Array, alpha: float, steps: int, x: Factors) -> None:
     """Write what gradient steps from zero give, H x - b each, of a rate 1 / L that is safe for the home's own items.
 
@@ -209,7 +209,7 @@ def descend(y: Factors, values: Precise, start: Array, item: Array, alpha: float
                 own[i] -= gradient[i] / bound
 
 
-@compiled
+@entry_point()
 def errors(
     x: Factors, columns: Factors, start: Array, item: Array, alpha: float, error: Factors, loss: Precise
 ) -> None:
@@ -232,7 +232,7 @@ def errors(
         loss[home] = total
 
 
-@compiled
+@entry_point()
 def gradient_norms(error: Factors, x: Factors, y: Factors, shrink: float, norm: Precise) -> None:
     """Write the L2 norm of error_i x + shrink y_i over all items, of every home."""
     for home in range(len(x)):
@@ -243,7 +243,7 @@ def gradient_norms(error: Factors, x: Factors, y: Factors, shrink: float, norm: 
         norm[home] = np.sqrt(total)
 
 
-@compiled
+@entry_point()
 def add_gradients(
     out: Precise,  # [n_items * n_factors]
     error: Factors,  # [n_homes, n_items]

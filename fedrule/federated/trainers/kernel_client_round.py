@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from datasets.common import gaussian_mechanism
+from datasets.common.compiled import as_written, entry_point
 from datasets.homes import Array
-from fedrule.compiled import name_by_sources
 from fedrule.federated.trainers.kernel_gradient import add_gradient, buffers_for, home_of, parameters
 from fedrule.federated.trainers.kernel_vectors import (
     adam_step,
@@ -21,7 +19,6 @@ from fedrule.federated.trainers.kernel_vectors import (
     add_to_sum,
     clear,
     clip_factor,
-    compiled,
     copy,
     correct,
     f32,
@@ -42,8 +39,6 @@ from fedrule.federated.vectors import Vector
 if TYPE_CHECKING:
     from fedrule.federated.trainers.kernel import Correction, Moments, Outcome, Shape, Shard, Training
 
-F = TypeVar("F", bound=Callable[..., object])
-
 FOLDER = Path(__file__).parent
 # Files with the functions and constants that become a part of the machine code.
 SOURCES = (
@@ -54,13 +49,7 @@ SOURCES = (
 )
 
 
-def cached(function: F) -> F:
-    """Compile on the first call and keep the code on disk; the interpreter's lock is released while it runs."""
-    made: F = njit(nogil=True, cache=True, error_model="numpy")(name_by_sources(function, SOURCES))
-    return made
-
-
-@cached
+@entry_point(*SOURCES)
 def train_clients(
     shape: Shape,
     model: Vector,
@@ -169,7 +158,7 @@ def train_clients(
         add_to_sum(outcome.update, both.u, weight * theta_rate, weight * phi_rate, rows, n_theta, n_dense, width)
 
 
-@compiled
+@as_written
 def longest(start: Array) -> int:
     most = 0
     for k in range(len(start) - 1):

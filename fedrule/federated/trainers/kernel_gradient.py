@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from datasets.common.compiled import as_written, in_any_order
 from datasets.homes import Array
-from fedrule.federated.trainers.kernel_vectors import compiled, f32, vectorised
+from fedrule.federated.trainers.kernel_vectors import f32
 from fedrule.federated.vectors import Vector
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Buffers(NamedTuple):
     unit: Vector  # [units]  ReLU(z_i A + z_j B + b) of one triple
 
 
-@compiled
+@as_written
 def home_of(shard: Shard, k: int, device: Array, one: Vector) -> Home:
     """Client k's home; `device` is 0, 1, 2, ... and `one` is 1, 1, 1, ... as long as the largest home."""
     first, last = shard.device_start[k], shard.device_start[k + 1]
@@ -92,7 +93,7 @@ def home_of(shard: Shard, k: int, device: Array, one: Vector) -> Home:
     )
 
 
-@compiled
+@as_written
 def parameters(flat: Vector, shape: Shape, n_rows: int) -> Parameters:
     """Views of the parameters in a flat vector."""
     types, hidden, units = shape.n_types, shape.hidden, shape.units
@@ -115,7 +116,7 @@ def parameters(flat: Vector, shape: Shape, n_rows: int) -> Parameters:
     )
 
 
-@compiled
+@as_written
 def buffers_for(n_devices: int, shape: Shape) -> Buffers:
     """For the largest home."""
     a = np.zeros((6, n_devices, shape.hidden), f32)
@@ -123,7 +124,7 @@ def buffers_for(n_devices: int, shape: Shape) -> Buffers:
     return Buffers(a[0], a[1], a[2], a[3], a[4], a[5], b[0], b[1], b[2], b[3], np.zeros(shape.units, f32))
 
 
-@vectorised
+@in_any_order
 def add_gradient(gradient: Parameters, x: Parameters, home: Home, buffers: Buffers) -> np.float32:
     """Add the gradient of the home's loss at x and return the loss; both are 0 without triples."""
     self1, in1, bias1, self2, in2, bias2, A, B, b, rows = x
@@ -178,21 +179,21 @@ def add_gradient(gradient: Parameters, x: Parameters, home: Home, buffers: Buffe
     return loss
 
 
-@vectorised
+@in_any_order
 def set_rows(out: Vector, row: Vector, n: int) -> None:
     for d in range(n):
         for k in range(len(row)):
             out[d, k] = row[k]
 
 
-@vectorised
+@in_any_order
 def clear_rows(out: Vector, n: int) -> None:
     for d in range(n):
         for k in range(out.shape[1]):
             out[d, k] = f32(0)
 
 
-@vectorised
+@in_any_order
 def add_rows(out: Vector, to: Array, rows: Vector, source: Array, norm: Vector) -> None:
     """Messages: out[to] += norm * rows[source], one after the other."""
     for e in range(len(to)):
@@ -201,7 +202,7 @@ def add_rows(out: Vector, to: Array, rows: Vector, source: Array, norm: Vector) 
             out[t, k] += a * rows[s, k]
 
 
-@vectorised
+@in_any_order
 def add_all(out: Vector, rows: Vector, n: int) -> None:
     """Add the first n rows to out."""
     for d in range(n):
@@ -209,21 +210,21 @@ def add_all(out: Vector, rows: Vector, n: int) -> None:
             out[k] += rows[d, k]
 
 
-@vectorised
+@in_any_order
 def relu(out: Vector, n: int) -> None:
     for d in range(n):
         for k in range(out.shape[1]):
             out[d, k] = f32(0) if out[d, k] <= f32(0) else out[d, k]  # NaN stays
 
 
-@vectorised
+@in_any_order
 def relu_back(d_out: Vector, out: Vector, n: int) -> None:
     for d in range(n):
         for k in range(out.shape[1]):
             d_out[d, k] = d_out[d, k] if out[d, k] > f32(0) else f32(0)
 
 
-@vectorised
+@in_any_order
 def add_product(out: Vector, x: Vector, which: Array, matrix: Vector) -> None:
     """out[d] += x[which[d]] matrix; four rows of the matrix at a time, to read and write `out` less."""
     n_in, n_out = matrix.shape
@@ -240,7 +241,7 @@ def add_product(out: Vector, x: Vector, which: Array, matrix: Vector) -> None:
                 out[d, k] += a * matrix[i, k]
 
 
-@vectorised
+@in_any_order
 def add_product_back(d_matrix: Vector, d_x: Vector, x: Vector, which: Array, matrix: Vector, d_out: Vector) -> None:
     """The gradients of `add_product` with respect to the matrix and x."""
     n_in, n_out = matrix.shape
@@ -254,7 +255,7 @@ def add_product_back(d_matrix: Vector, d_x: Vector, x: Vector, which: Array, mat
             d_x[v, i] += total
 
 
-@vectorised
+@in_any_order
 def logit(unit: Vector, as_trigger: Vector, as_action: Vector, rows: Vector, i: int, j: int, r: int) -> np.float32:
     """y = w_r . ReLU(z_i A + z_j B + b) + b_r; writes the units."""
     y: np.float32 = rows[r, len(unit)]
@@ -266,7 +267,7 @@ def logit(unit: Vector, as_trigger: Vector, as_action: Vector, rows: Vector, i: 
     return y
 
 
-@vectorised
+@in_any_order
 def add_back(
     d_trigger: Vector,
     d_action: Vector,
@@ -288,7 +289,7 @@ def add_back(
         d_action[j, k] += d_unit
 
 
-@vectorised
+@in_any_order
 def cross_entropy(y: np.float32, positive: np.float32) -> tuple[np.float32, np.float32]:
     """log(1 + e^y) - positive y and its derivative, without overflow."""
     e = math.exp(-abs(y))

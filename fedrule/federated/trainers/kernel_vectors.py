@@ -13,35 +13,17 @@ Arrays are taken out of a tuple once, since each access counts references with a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from datasets.common.compiled import as_written, in_any_order
 from datasets.homes import Array
 from fedrule.federated.optimizers import EPSILON, FIRST_DECAY, SECOND_DECAY, Precise
 from fedrule.federated.vectors import ROUND, Vector
 from fedrule.federated.vectors import clip_factor as plain_clip_factor
 
-F = TypeVar("F", bound=Callable[..., object])
 f32 = np.float32  # numbers are made so: a bare 0.5 is a float64, and so becomes all that it touches
-
-
-def compiled(function: F) -> F:
-    """Compile as written; by default numba would compile it as the first caller is."""
-    made: F = njit(error_model="numpy", fastmath=False)(function)
-    return made
-
-
-def vectorised(function: F) -> F:
-    """Compile with sums in any order, and products that are not rounded before they are added; NaN stays NaN.
-
-    As a part of each caller, so that it is rounded alike where numba compiles and where it loads from its cache: see
-    `baselines.knowledge_graph.gradients.compiled`.
-    """
-    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, forceinline=True)(function)
-    return made
 
 
 class Vectors(NamedTuple):
@@ -57,26 +39,26 @@ class Vectors(NamedTuple):
     delta: Vector  # delta_k, in the end own_k
 
 
-@compiled
+@as_written
 def vectors(storage: Vector, first: int, last: int) -> Vectors:
     a, b, c, d = storage[0, first:last], storage[1, first:last], storage[2, first:last], storage[3, first:last]
     e, f, g, h = storage[4, first:last], storage[5, first:last], storage[6, first:last], storage[7, first:last]
     return Vectors(a, b, c, d, e, f, g, h)
 
 
-@compiled
+@as_written
 def clear(out: Vector, n: int) -> None:
     for i in range(n):
         out[i] = f32(0)
 
 
-@compiled
+@as_written
 def copy(out: Vector, values: Vector) -> None:
     for i in range(len(out)):
         out[i] = values[i]
 
 
-@compiled
+@as_written
 def gather(out: Vector, vector: Vector, rows: Array, n_dense: int, width: int) -> None:
     """A client's part of a vector of the whole model."""
     copy(out[:n_dense], vector)
@@ -85,7 +67,7 @@ def gather(out: Vector, vector: Vector, rows: Array, n_dense: int, width: int) -
         copy(out[here : here + width], vector[there : there + width])
 
 
-@compiled
+@as_written
 def load_state(out: Vector, dense: Vector, rows: Vector, k: int, first: int, last: int) -> None:
     """The state of client k: its dense part, and rows `first` to `last`."""
     n_dense = dense.shape[1]
@@ -93,19 +75,19 @@ def load_state(out: Vector, dense: Vector, rows: Vector, k: int, first: int, las
     copy(out[n_dense : n_dense + (last - first) * rows.shape[1]], rows[first:last].reshape(-1))
 
 
-@compiled
+@as_written
 def store_state(values: Vector, dense: Vector, rows: Vector, k: int, first: int, last: int) -> None:
     copy(dense[k], values)
     copy(rows[first:last].reshape(-1), values[dense.shape[1] :])
 
 
-@vectorised
+@in_any_order
 def add(out: Vector, values: Vector, factor: np.float32, n: int) -> None:
     for i in range(n):
         out[i] += factor * values[i]
 
 
-@vectorised
+@in_any_order
 def add_rows_of(out: Vector, vector: Vector, factor: np.float32, rows: Array, n_dense: int, width: int) -> None:
     """Add the client's rows of a vector of the whole model."""
     for r in range(len(rows)):
@@ -113,14 +95,14 @@ def add_rows_of(out: Vector, vector: Vector, factor: np.float32, rows: Array, n_
         add(out[here : here + width], vector[there : there + width], factor, width)
 
 
-@vectorised
+@in_any_order
 def load_delta(out: Vector, dense: Vector, shared: Vector) -> None:
     """The dense part of delta_k = own_k - shared_k."""
     for i in range(len(dense)):
         out[i] = dense[i] - shared[i]
 
 
-@vectorised
+@in_any_order
 def move(v: Vectors, eta: np.float32, n: int) -> None:
     """x = x_0 - eta u"""
     x, start, u = v.x, v.start, v.u
@@ -128,7 +110,7 @@ def move(v: Vectors, eta: np.float32, n: int) -> None:
         x[i] = start[i] - eta * u[i]
 
 
-@vectorised
+@in_any_order
 def correct(v: Vectors, eta: np.float32, lam: np.float32, mu: np.float32, n: int) -> None:
     """Add mu (x - x_0) - lambda delta to the sum of plain steps."""
     u, delta = v.u, v.delta
@@ -136,7 +118,7 @@ def correct(v: Vectors, eta: np.float32, lam: np.float32, mu: np.float32, n: int
         u[i] -= mu * eta * u[i] + lam * delta[i]
 
 
-@vectorised
+@in_any_order
 def move_and_correct(v: Vectors, eta: np.float32, n: int) -> None:
     """`move`, then `correct` with lambda 1 and mu 0, in one pass."""
     x, start, u, delta = v.x, v.start, v.u, v.delta
@@ -145,7 +127,7 @@ def move_and_correct(v: Vectors, eta: np.float32, n: int) -> None:
         u[i] -= delta[i]
 
 
-@vectorised
+@in_any_order
 def set_next_own(v: Vectors, eta: np.float32, per_step: np.float32, n: int) -> bool:
     """own_k of the next round in place of delta_k, after plain steps; whether it and the model are finite."""
     start, u, delta, total = v.start, v.u, v.delta, f32(0)
@@ -155,7 +137,7 @@ def set_next_own(v: Vectors, eta: np.float32, per_step: np.float32, n: int) -> b
     return bool(total == f32(0))
 
 
-@vectorised
+@in_any_order
 def is_finite_model(v: Vectors, eta: np.float32, n: int) -> bool:
     start, u, total = v.start, v.u, f32(0)
     for i in range(n):
@@ -163,7 +145,7 @@ def is_finite_model(v: Vectors, eta: np.float32, n: int) -> bool:
     return bool(total == f32(0))
 
 
-@compiled
+@as_written
 def adam_step(v: Vectors, eta: np.float32, lam: np.float32, mu: np.float32, step: int, n: int) -> None:
     """A step of Adam: g~, and its direction from the moments."""
     u, gradient, total, first, second, delta = v.u, v.gradient, v.total, v.first, v.second, v.delta
@@ -180,7 +162,7 @@ def adam_step(v: Vectors, eta: np.float32, lam: np.float32, mu: np.float32, step
         u[i] += scale1 * first[i] / (np.sqrt(scale2 * second[i]) + f32(EPSILON))
 
 
-@vectorised
+@in_any_order
 def is_finite(values: Vector, n: int) -> bool:
     total = f32(0)
     for i in range(n):
@@ -188,7 +170,7 @@ def is_finite(values: Vector, n: int) -> bool:
     return bool(total == f32(0))
 
 
-@vectorised
+@in_any_order
 def squared_norm(values: Vector, n: int) -> float:
     """In float64; the last digits depend on the order, which `clip_factor` rounds away."""
     total = 0.0
@@ -197,10 +179,10 @@ def squared_norm(values: Vector, n: int) -> float:
     return total
 
 
-clip_factor = compiled(plain_clip_factor)
+clip_factor = as_written(plain_clip_factor)
 
 
-@compiled
+@as_written
 def add_to_sum(
     out: Precise, values: Vector, theta: float, phi: float, rows: Array, n_theta: int, n_dense: int, width: int
 ) -> None:
@@ -212,7 +194,7 @@ def add_to_sum(
         add_exactly(out[there : there + width], values[here : here + width], phi)
 
 
-@compiled
+@as_written
 def add_exactly(out: Precise, values: Vector, factor: float) -> None:
     for i in range(len(out)):
         out[i] += (factor * values[i] + ROUND) - ROUND

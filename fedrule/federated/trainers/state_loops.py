@@ -5,28 +5,18 @@ Every function writes into arrays that it is given, calls no other, and releases
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
-
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from datasets.common.compiled import FUSED, entry_point
 from datasets.homes import Array, Mask
 from fedrule.federated.vectors import Vector
 
-F = TypeVar("F", bound=Callable[..., object])
 Bits = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.int32]  # the bits of float32 numbers: NaN equals itself, and -0 is not 0
 
 
-def compiled(function: F) -> F:
-    made: F = njit(nogil=True, cache=True)(function)
-    return made
-
-
-@compiled
+@entry_point()
 def merge_rows(
     clients: Array,
     stored_start: Array,  # of all clients
@@ -64,7 +54,7 @@ def merge_rows(
     return n
 
 
-@compiled
+@entry_point()
 def keep_rows(kept: Mask, start: Array, values: Vector, into_start: Array, into: Vector) -> None:
     """Write the rows that are `kept` [n_rows] to where into_start[i] says for client i."""
     width = values.shape[1]
@@ -77,7 +67,7 @@ def keep_rows(kept: Mask, start: Array, values: Vector, into_start: Array, into:
                 n += 1
 
 
-@compiled
+@entry_point()
 def copy_rows(clients: Array, start: Array, values: Vector, into_start: Array, into: Vector) -> None:
     """Copy the rows of some clients to their places in another array."""
     width = values.shape[1]
@@ -87,7 +77,7 @@ def copy_rows(clients: Array, start: Array, values: Vector, into_start: Array, i
                 into[into_start[c] + r, k] = values[start[c] + r, k]
 
 
-@compiled
+@entry_point()
 def flag_words(vectors: Words, reference: Words, flags: Bits, counts: Array) -> None:
     """Bit i of flags[k] is set where vectors[k, i] is not reference[i]; counts[k] is how many are."""
     size = len(reference)
@@ -103,7 +93,7 @@ def flag_words(vectors: Words, reference: Words, flags: Bits, counts: Array) -> 
             flags[k, byte] = (eights[byte] * np.uint64(0x0102040810204080)) >> np.uint64(56)
 
 
-@compiled
+@entry_point()
 def pack_words(vectors: Words, reference: Words, start: Array, tail_start: Array, tails: Words, values: Words) -> None:
     """The numbers that differ from the reference and then the tail, vector after vector; `values` has one more."""
     for k in range(len(vectors)):
@@ -115,7 +105,7 @@ def pack_words(vectors: Words, reference: Words, start: Array, tail_start: Array
         values[n : n + np.uint64(tail_start[k + 1] - tail_start[k])] = tails[tail_start[k] : tail_start[k + 1]]
 
 
-@compiled
+@entry_point()
 def unpack_words(
     which: Array,
     reference: Words,
@@ -150,7 +140,7 @@ def unpack_words(
         tails[tail_start[j] : tail_start[j + 1]] = values[n : np.uint64(start[k + 1])]
 
 
-@partial(njit, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+@entry_point(fastmath=FUSED)
 def squared_norms(vectors: npt.NDArray[np.floating], out: npt.NDArray[np.float64]) -> None:
     """Of each row, in float64; the last digits depend on the order, which `vectors.clip_factors` rounds away."""
     for k in range(len(vectors)):
@@ -160,7 +150,7 @@ def squared_norms(vectors: npt.NDArray[np.floating], out: npt.NDArray[np.float64
         out[k] = total
 
 
-@compiled
+@entry_point()
 def add_exactly(
     out: npt.NDArray[np.float64],  # [size]
     vectors: npt.NDArray[np.floating],  # [n, size]

@@ -16,19 +16,16 @@ weight of all clients that hold the row.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from baselines.items import NonRules
 from baselines.knowledge_graph import gradients
 from baselines.knowledge_graph.gradients import (
-    F,
     KnownRules,
     Loss,
     Rows,
@@ -38,17 +35,20 @@ from baselines.knowledge_graph.gradients import (
     add_home,
     add_rotation_gradient,
     clear,
-    compiled,
-    entry_point,
     f32,
     make_buffers,
 )
+from datasets.common.compiled import as_written, entry_point, in_any_order
 from datasets.common.environment import thread_count
 from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Mask, runs
 from fedrule.federated.optimizers import EPSILON, FIRST_DECAY, SECOND_DECAY, Precise
 from fedrule.federated.trainers.trainer import ClientChunk
 from fedrule.federated.vectors import ROUND, FlatParameters, Vector
+
+FOLDER = Path(__file__).parents[1]
+SOURCES = Path(gradients.__file__), FOLDER / "optimizers.py", FOLDER / "vectors.py"  # of the machine code
+MARKED_TOGETHER = 1024  # clients: 2 MB of marks with 2,000 rows
 
 
 def layout_of(tables: Tables) -> FlatParameters:
@@ -114,14 +114,21 @@ class TripleRound:
     @cached_property
     def held(self) -> tuple[Array, Array]:
         """Start [n_clients + 1] and rows, sorted within a client, that each holds."""
+        parts = [self._held_by(first) for first in range(0, len(self.clients), MARKED_TOGETHER)]
+        counts = np.concatenate([np.zeros(1, dtype=np.int64), *(count for count, _ in parts)])
+        return np.cumsum(counts), np.concatenate([np.zeros(0, dtype=np.int64), *(row for _, row in parts)])
+
+    def _held_by(self, first: int) -> tuple[Array, Array]:
+        """How many rows each client holds, and which, of a chunk of clients from `first` on."""
         trainer, tables = self.trainer, self.trainer.tables
-        is_held = np.zeros((len(self.clients), tables.n_rows), dtype=np.bool_)
+        clients, start = self.clients[first : first + MARKED_TOGETHER], self.start[first : first + MARKED_TOGETHER + 1]
+        some = slice(start[0], start[-1])
+        is_held = np.zeros((len(clients), tables.n_rows), dtype=np.bool_)
         mark_held(
             is_held, tables.offsets, tables.personal, trainer.typed, trainer.rules,
-            self.clients, self.start, self.candidate, self.is_drawn,
+            clients, start - start[0], self.candidate[some], self.is_drawn[some],
         )  # fmt: skip
-        client, row = np.nonzero(is_held)
-        return np.searchsorted(client, np.arange(len(self.clients) + 1)), row
+        return is_held.sum(axis=1), np.nonzero(is_held)[1]
 
     def rows(self, first: int, end: int) -> tuple[Array, Array]:
         start, row = self.held
@@ -160,7 +167,7 @@ class Steps(NamedTuple):
     regularization: float  # lambda
 
 
-@entry_point
+@entry_point()
 def mark_held(
     is_held: Mask,  # [n_clients, n_rows]  false; written
     offsets: tuple[int, int, int, int, int],
@@ -191,24 +198,7 @@ def mark_held(
                 is_held[k, at_owned + owned[place]] = True
 
 
-def entry_point_of_both(function: F) -> F:
-    """As `entry_point`; numba would not see that functions or constants of other files have changed.
-
-    The name under which the code is kept therefore has a hash of these files.
-    """
-    folder = Path(__file__).parents[1]
-    sources = Path(gradients.__file__), folder / "optimizers.py", folder / "vectors.py"
-    function.__qualname__ += f"-{zlib.crc32(b''.join(path.read_bytes() for path in sources)):x}"
-    return entry_point(function)
-
-
-def as_written(function: F) -> F:
-    """Compile with every sum in its order: rounding by adding and subtracting is one that must stay."""
-    made: F = njit(error_model="numpy", fastmath=False)(function)
-    return made
-
-
-@entry_point_of_both
+@entry_point(*SOURCES)
 def train_clients(
     model: Rows,  # [n_rows, 2 d]
     offsets: tuple[int, int, int, int, int],
@@ -270,7 +260,7 @@ def train_clients(
                 clear(second, row)
 
 
-@compiled
+@in_any_order
 def adam(gradient: Rows, first: Rows, second: Rows, row: int, steps: int) -> None:
     """The direction of a step of Adam, written over the gradient: `optimizers.Moments`."""
     level, square = f32(1 - FIRST_DECAY**steps), f32(1 - SECOND_DECAY**steps)
@@ -281,13 +271,13 @@ def adam(gradient: Rows, first: Rows, second: Rows, row: int, steps: int) -> Non
         gradient[row, k] = first[row, k] / level / (np.sqrt(second[row, k] / square) + f32(EPSILON))
 
 
-@compiled
+@in_any_order
 def move(x: Rows, model: Rows, v: Rows, rate: np.float32, row: int) -> None:
     for k in range(x.shape[1]):
         x[row, k] = model[row, k] - rate * v[row, k]
 
 
-@compiled
+@in_any_order
 def squared_norm(x: Rows, row: int) -> float:
     total = 0.0
     for k in range(x.shape[1]):
@@ -295,7 +285,7 @@ def squared_norm(x: Rows, row: int) -> float:
     return total
 
 
-@compiled
+@in_any_order
 def all_finite(x: Rows, rows: Array) -> bool:
     for row in rows:
         for k in range(x.shape[1]):
@@ -306,6 +296,9 @@ def all_finite(x: Rows, rows: Array) -> bool:
 
 @as_written
 def add_exactly(update: Precise, v: Rows, row: int, factor: float) -> None:
-    """Add a row times a factor, rounded as by `vectors.exact_addends`: the order of clients does not matter."""
+    """Add a row times a factor, rounded as in `vectors.exact_addends`: the order of clients does not matter.
+
+    Rounding is adding and subtracting a number, so that sums must stay as written.
+    """
     for k in range(v.shape[1]):
         update[row, k] += (factor * v[row, k] + ROUND) - ROUND

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fedrule.homeassistant.installation import mapping, text
 from fedrule.homeassistant.translation.devices import TARGETS, Devices
-from fedrule.homeassistant.translation.templates import is_triggering_entity, quoted
+from fedrule.homeassistant.translation.templates import LONGEST_TEMPLATE, is_triggering_entity, quoted
 from fedrule.homeassistant.translation.types import type_of_domain
 from fedrule.homeassistant.translation.vocabulary import action_word, vocabulary
 
@@ -16,7 +16,6 @@ SERVICE = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.([a-z0-9_]+)(?![\w.(])")
 BLOCK = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 OUTPUT = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 ON_OR_OFF = re.compile(r"^([a-z_]+)\.turn_\s*\{")
-LONGEST = 10_000  # characters of a template that are read
 SPEAKERS = ("media_player_entity_id", "entity_id")
 # Keys of a step that do something to a device; others wait, choose or compute.
 CALLS = ("action", "service", "service_template")
@@ -64,7 +63,7 @@ def read_action(step: Config, devices: Devices) -> Iterator[Effect]:
 
 def services_of(call: str) -> Iterator[tuple[str, str]]:
     """The services that a text names: one, or those that a template chooses from."""
-    call = call.strip()[:LONGEST]
+    call = call.strip()[:LONGEST_TEMPLATE]
     if "{" not in call:
         domain, point, service = call.lower().partition(".")
         if point and domain and service:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-LONGEST = 10_000  # characters of a template that are read
+LONGEST_TEMPLATE = 10_000  # characters of a template that are read
 NESTING = 20  # of lists and mappings in a step
 LARGEST = 500  # lists, mappings and hundreds of characters in the value of a variable: they may contain each other
 EXPRESSION = re.compile(r"\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}", re.DOTALL)
@@ -23,7 +23,7 @@ def is_template(value: object) -> bool:
 
 def expression(template: str) -> str:
     """What stands between the braces of `{{ ... }}`; empty if the template is more than that."""
-    found = EXPRESSION.fullmatch(template.strip()) if len(template) <= LONGEST else None
+    found = EXPRESSION.fullmatch(template.strip()) if len(template) <= LONGEST_TEMPLATE else None
     return found[1].strip() if found else ""
 
 
@@ -52,7 +52,7 @@ def with_values(value: object, variables: Mapping[str, object], nesting: int = N
     if not variables or not nesting:
         return value
     if isinstance(value, str):
-        return _filled(value, variables) if "{{" in value and len(value) <= LONGEST else value
+        return _filled(value, variables) if "{{" in value and len(value) <= LONGEST_TEMPLATE else value
     if isinstance(value, Mapping):
         return {key: with_values(each, variables, nesting - 1) for key, each in value.items()}
     if isinstance(value, list):

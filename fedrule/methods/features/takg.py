@@ -204,8 +204,8 @@ class KnowledgeGraph:
             np.ascontiguousarray(frequencies),
             Halves(trigger[0], cosine(known)),
             Halves(action[0], cosine(csr_array(known.T))),
-            opposite_labels(reader.states),
-            opposite_labels(reader.acts),
+            opposite_labels(tuple(reader.states)),
+            opposite_labels(tuple(reader.acts)),
             RulePaths.of(homes, [COLLABORATIVE]),
         )
 

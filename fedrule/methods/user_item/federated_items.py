@@ -29,8 +29,8 @@ from fedrule.federated.vectors import Vector
 
 NOISE = dict.fromkeys(
     ("epsilon", "noise_multiplier", "delta"),
-    "is for an account that covers the updates of rounds, but not the list of items, which are the rules that some "
-    "home has; use ease, fedease or fedrank with epsilon, which count with noise",
+    "is refused: the list of items is a count over homes, which the privacy account of the rounds does not cover; use "
+    "ease, fedease or fedrank with epsilon, whose counts have noise",
 )
 
 

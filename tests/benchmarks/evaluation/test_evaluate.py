@@ -72,7 +72,7 @@ def same(found: dict[str, float], expected: dict[str, float]) -> None:
 @given(cases(), CHUNKS, st.sampled_from([1, 2, 128]), st.sampled_from([1, 5, 1 << 18]))
 def test_ranking_equals_plain_loops(case, chunk, whole, cached):
     fitted, made, part = case
-    with patch.object(ranking, "WHOLE", whole), patch.object(ranking, "CACHED", cached):
+    with patch.object(ranking, "KEPT_CHUNKS", whole), patch.object(ranking, "CHECKED_AT_ONCE", cached):
         found = evaluate(fitted, made, "ranking", part=part, chunk=chunk)
     same(found.summary, Plain(fitted, made, part).ranking())
 
@@ -90,7 +90,7 @@ def test_paper_equals_plain_loops(case, chunk, seed):
 def test_the_chunk_changes_no_number(case, protocol, whole, cached):
     fitted, made, part = case
     once = evaluate(fitted, made, protocol, part=part)
-    with patch.object(ranking, "WHOLE", whole), patch.object(ranking, "CACHED", cached):
+    with patch.object(ranking, "KEPT_CHUNKS", whole), patch.object(ranking, "CHECKED_AT_ONCE", cached):
         for chunk in (1, 7, 60):
             again = evaluate(fitted, made, protocol, part=part, chunk=chunk)
             pd.testing.assert_series_equal(pd.Series(again.summary), pd.Series(once.summary), check_exact=True)

@@ -16,7 +16,7 @@ from benchmarks.evaluation import evaluate
 from benchmarks.runs.challenge import best_rules, read_homes, score_submission
 from datasets import DataError, Rules
 from datasets.readers.wyze import rule_columns, rule_ids, write_wyze
-from datasets.submission import LONGEST, read_submission, write_submission
+from datasets.submission import LONGEST_LIST, read_submission, write_submission
 from datasets.valid import ValidRules
 
 HOMES, TEST = 300, 60  # the last 60 homes are the test homes of the public leaderboard, the 60 before them the private
@@ -84,7 +84,7 @@ def test_lists_have_ranks_from_one_to_fifty_and_nothing_that_a_home_has(folder, 
     for home in range(test.n_homes):
         ranks = read.rank[read.rules.home == home]
         assert ranks.tolist() == list(range(1, len(ranks) + 1))
-        assert len(ranks) <= LONGEST
+        assert len(ranks) <= LONGEST_LIST
     sizes = test.n_devices, len(test.relations)
     assert not np.isin(read.rules.keys(*sizes), test.rules.keys(*sizes)).any()
 
@@ -174,7 +174,7 @@ def test_relations_may_be_chosen_by_the_training_homes_and_the_filter_switched_o
     assert submit(folder, every, "random", "--no-valid-filter") == 0
     # Without the filter any relation fits any pair: every home with a pair of devices has a full list.
     assert len({row["rule"].split("_")[1] for row in rows(every)}) > len({r["rule"].split("_")[1] for r in rows(few)})
-    assert max(int(row["rank"]) for row in rows(every)) == LONGEST
+    assert max(int(row["rank"]) for row in rows(every)) == LONGEST_LIST
 
 
 def test_a_home_without_a_candidate_has_no_lines(folder):

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import rankdata
 
 from baselines.registry import build
-from benchmarks.results.records import EXAMPLES, LONGEST, load_examples
+from benchmarks.results.records import EXAMPLES, LONGEST_EXAMPLE, load_examples
 from benchmarks.runs.examples import (
     DEVICES,
     RULES,
@@ -91,7 +91,7 @@ def test_no_list_names_a_known_rule_or_any_rule_twice(example):
     for _, part in lists(example):
         listed = [entry_words(entry) for entry in part.top]
         assert not known & set(listed)
-        assert len(set(listed)) == len(listed) == LONGEST
+        assert len(set(listed)) == len(listed) == LONGEST_EXAMPLE
 
 
 def test_only_user_item_models_list_what_the_home_has_no_devices_for(example):
@@ -114,7 +114,7 @@ def test_lists_fall_in_probability_and_mark_the_hidden_rule(example):
         assert all(0 <= value <= 1 for value in probability)
         marked = [place for place, entry in enumerate(part.top, 1) if entry.hidden]
         assert [entry_words(part.top[place - 1]) for place in marked] == [words(example.hidden)] * len(marked)
-        assert bool(marked) or part.rank > LONGEST / 2  # ties share a rank that may lie beyond or within the top
+        assert bool(marked) or part.rank > LONGEST_EXAMPLE / 2  # ties share a rank, which may lie beyond the top
 
 
 def train_without(example, homes):

@@ -75,7 +75,7 @@ def test_homes_without_rules_one_home_and_no_rule_at_all(name, caplog):
 def test_options_without_an_effect_and_wrong_ones_are_refused(name):
     with pytest.raises(UnknownName, match=r"composition .sum.\. Known: correlate, multiply, subtract"):
         brief(name, composition="sum")
-    with pytest.raises(DataError, match=f"{name}: encoder 'sage' is another method's; graphrule has all encoders"):
+    with pytest.raises(DataError, match=f"{name}: encoder 'sage' cannot be changed here; graphrule has all encoders"):
         brief(name, encoder="sage")
     with pytest.raises(DataError, match="the states that relations have with direction in or both"):
         build(name, direction="out")

@@ -50,7 +50,7 @@ def test_another_fit_does_not_resume_it(tmp_path):
     checkpoint = Checkpoint(tmp_path / "fit.npz", every=1)
     fit(FedE(**SMALL), checkpoint=checkpoint)
     with pytest.raises(DataError):
-        fit(FedE(**SMALL, margin=3.0), checkpoint=checkpoint)
+        fit(FedE(**SMALL, margin=3.0, score="rotate"), checkpoint=checkpoint)
 
 
 def test_every_round_says_what_a_home_sends():
@@ -92,14 +92,15 @@ def test_homes_without_a_rule_leave_nothing_to_learn():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"epsilon": 4.0}, r"fede: epsilon 4.0 is for an account .* but not the list of items"),
-        ({"noise_multiplier": 1.0, "clip": 0.1}, "fede: noise_multiplier 1.0 .* but not the list of items"),
-        ({"clip": 0.1}, "fede: clip 0.1 would change how many homes a row counts beside its numbers"),
-        ({"aggregation": "median"}, "fede: aggregation 'median' would change how many homes a row counts"),
+        ({"epsilon": 4.0}, r"fede: epsilon 4.0 is refused: the list of items is a count"),
+        ({"noise_multiplier": 1.0, "clip": 0.1}, "fede: noise_multiplier 1.0 is refused: the list of items"),
+        ({"clip": 0.1}, "fede: clip 0.1 would also change the weights by which rows are averaged"),
+        ({"aggregation": "median"}, "fede: aggregation 'median' would also change the weights"),
         ({"client_optimizer": "kept-adam"}, "fede: client_optimizer kept-adam would move rows .* set sgd or adam"),
         ({"score": "distmult"}, "score of fede"),
         ({"non_rules": 0}, "fede: non_rules must be at least 1, got 0"),
         ({"margin": 0.0}, "fede: margin must be above 0, got 0"),
+        ({"margin": 8.0}, "fede: margin 8 has no effect with score complex; use rotate"),
     ],
 )
 def test_wrong_options_say_what_would_be_right(options, words):

@@ -74,8 +74,8 @@ def test_a_trained_model_recommends_and_is_not_taken_for_the_papers_network(name
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("rgcn", {"encoder": "sage"}, "rgcn: encoder 'sage' is another method's; graphrule has all encoders"),
-        ("hetgnn", {"encoder": "rgcn"}, "hetgnn: encoder 'rgcn' is another method's"),
+        ("rgcn", {"encoder": "sage"}, "rgcn: encoder 'sage' cannot be changed here; graphrule has all encoders"),
+        ("hetgnn", {"encoder": "rgcn"}, "hetgnn: encoder 'rgcn' cannot be changed here"),
         ("rgcn", {"hidden": 0, "bias": "learned"}, "rgcn: hidden must be at least 1, got 0"),
         ("rgcn", {"num_bases": 0}, "num_bases must be at least 1, got 0"),
         ("rgcn", {"decoder": "distmul"}, "'distmul'; did you mean 'distmult'"),

@@ -108,7 +108,7 @@ def test_a_trained_model_recommends_rules_of_learned_relations_and_is_not_taken_
         ({"min_count": -1}, "sagerank: min_count must be at least 0, got -1"),
         (
             {"encoder": "gcn"},
-            r"sagerank: encoder 'gcn' is another method's; graphrule has all encoders \(leave it at 'sage'\)",
+            r"sagerank: encoder 'gcn' cannot be changed here; graphrule has all encoders \(leave it at 'sage'\)",
         ),
         ({"evidence": 4}, r"sagerank: evidence 4 is a term of the score of other graph methods \(leave it at 0\)"),
         ({"bias": "counts"}, "sagerank: bias 'counts' is a term of the score of other graph methods"),

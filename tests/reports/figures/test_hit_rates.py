@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 
-from reports.figures.ranking import LONGEST, federated, formulations
+from reports.figures.ranking import CURVE_END, federated, formulations
 from reports.inputs import WYZE, Inputs
 from reports.outputs import Missing
 from tests.support.made_runs import run
 from tests.support.seen import panels
 
 
-def hits(at_ten, longest=LONGEST):
+def hits(at_ten, longest=CURVE_END):
     """A summary whose hit rate grows along a line through that among ten."""
     return {"mrr": 0.1} | {f"hr@{n}": at_ten * n / 10 for n in range(1, longest + 1)}
 

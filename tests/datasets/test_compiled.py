@@ -13,45 +13,49 @@ pytest.importorskip("numba", reason="compiled loops need the extra graph")
 
 from numba.core.dispatcher import Dispatcher
 
+from datasets.common import compiled
+
 OURS = ("baselines", "benchmarks", "datasets", "fedrule")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["fedrule.federated.trainers.state_loops", "fedrule.federated.trainers.evidence"],
-)
-def test_compiled_loops_use_nothing_of_our_other_files(module):
-    """numba compiles a function anew when its own file has changed, and goes on with the old code of all others."""
-    pytest.importorskip("torch", reason="the trainers need the extra graph")
-    loops = {
-        name: value for name, value in vars(importlib.import_module(module)).items() if isinstance(value, Dispatcher)
-    }
-    assert loops
-    assert {name: found for name, loop in loops.items() if (found := files_of(loop) - {source_of(loop)})} == {}
-
-
-KERNEL = "fedrule.federated.trainers.kernel_client_round"
-EVIDENCE = [f"fedrule.evidence.{name}" for name in ("home_graph", "feature_blocks", "forward_pass", "best_candidates")]
-
-
-@pytest.mark.parametrize(
-    ("module", "sources"), [(KERNEL, f"{KERNEL}.SOURCES"), *((module, f"{EVIDENCE[0]}.SOURCES") for module in EVIDENCE)]
-)
-def test_the_name_of_a_compiled_loop_changes_with_each_of_our_files_that_it_uses(module, sources):
-    """Its name on disk has a hash of `SOURCES`, since numba looks at its own file alone."""
-    pytest.importorskip("torch", reason="the trainers need the extra graph")
-    folder, _, name = sources.rpartition(".")
-    hashed = set(getattr(importlib.import_module(folder), name))
-    kept = [
-        loop
-        for loop in vars(importlib.import_module(module)).values()
-        if isinstance(loop, Dispatcher) and loop._cache.cache_path is not None
+def compiled_modules() -> list[str]:
+    """Modules of ours that compile loops or use those of others."""
+    files = (path for folder in OURS for path in sorted((ROOT / folder).rglob("*.py")))
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in files
+        if "\n@compiled\n" in (text := path.read_text(encoding="utf-8")) or "from datasets.common.compiled" in text
     ]
-    assert kept
-    for loop in kept:
-        assert files_of(loop) <= hashed, loop
-        assert loop.py_func.__qualname__.startswith(f"{loop.py_func.__name__}-"), loop
+
+
+def test_all_loops_are_compiled_by_the_functions_of_one_module():
+    with_numba = [
+        path.relative_to(ROOT).as_posix()
+        for folder in OURS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "\nfrom numba import" in path.read_text(encoding="utf-8")
+    ]
+    assert with_numba == ["datasets/common/compiled.py"]
+
+
+@pytest.mark.parametrize("module", compiled_modules())
+def test_the_name_of_a_compiled_loop_changes_with_each_of_our_files_that_it_uses(module):
+    """Its name on disk has a hash of `SOURCES`: numba looks at the loop's own file alone, and keeps old code of others.
+
+    The loops of evidence have one tuple of sources together.
+    """
+    pytest.importorskip("torch", reason="the trainers need the extra graph")
+    found = importlib.import_module(module)
+    shared = importlib.import_module("fedrule.evidence.home_graph") if "fedrule.evidence" in module else found
+    hashed = (Path(compiled.__file__), *getattr(shared, "SOURCES", ()))
+    loops = [value for value in vars(found).values() if isinstance(value, Dispatcher)]
+    own = [loop for loop in loops if loop.py_func.__module__ == module]
+    assert own
+    for loop in own:
+        if loop._cache.cache_path is not None:
+            assert files_of(loop) - {source_of(loop)} <= set(hashed), loop
+            assert loop.py_func.__qualname__ == f"{loop.py_func.__name__}-{compiled.hash_of(hashed)}", loop
 
 
 def source_of(loop: Dispatcher) -> Path:
@@ -70,16 +74,6 @@ def files_of(loop: Dispatcher) -> set[Path]:
     named = {imported[name] for name in function.__code__.co_names if name in imported}
     own = {source_of(loop), *(Path(inspect.getfile(importlib.import_module(name))) for name in named)}
     return own.union(*map(files_of, callees(loop)))
-
-
-def compiled_modules() -> list[str]:
-    """Modules of ours that compile loops or use those of others."""
-    files = (path for folder in OURS for path in sorted((ROOT / folder).rglob("*.py")))
-    return [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in files
-        if "\n@compiled\n" in (text := path.read_text(encoding="utf-8")) or "\nfrom numba import njit\n" in text
-    ]
 
 
 def callees(loop: Dispatcher) -> list[Dispatcher]:
