@@ -17,9 +17,9 @@ from datasets.common.errors import DataError
 
 ROOT = Path(__file__).parents[2]
 # Packages by whose versions numbers may differ.
-PACKAGES = (
-    *("numpy", "scipy", "pandas", "pyarrow", "sklearn", "implicit", "torch", "torch_geometric", "numba", "llvmlite"),
-)
+NUMBERS = ("numpy", "scipy", "pandas", "pyarrow", "numba", "llvmlite")
+LEARNING = ("sklearn", "implicit", "torch", "torch_geometric")
+PACKAGES = (*NUMBERS, *LEARNING)
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # where the import name differs
 # implicit and torch count OpenMP's threads; the others are the BLAS builds that numpy and SciPy may come with.
 THREADS = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM", "NUMEXPR_NUM")

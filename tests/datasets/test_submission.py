@@ -92,9 +92,11 @@ def test_more_than_fifty_rules_of_a_home_cannot_have_a_rank_each(homes, tmp_path
     )
     none = np.zeros(LONGEST_LIST + 1, dtype=np.int64)
     rules = Rules(none, none, none, np.arange(LONGEST_LIST + 1))
-    for rank in (np.arange(LONGEST_LIST + 1) + 1, np.minimum(np.arange(LONGEST_LIST + 1) + 1, LONGEST_LIST)):
-        with pytest.raises(DataError, match="a submission ranks"):
-            write_submission(many, Submission(rules, rank), tmp_path / "x.csv")
+    rank = np.arange(LONGEST_LIST + 1) + 1
+    with pytest.raises(DataError, match="a submission ranks from 1 to 50; found 1 to 51"):
+        write_submission(many, Submission(rules, rank), tmp_path / "x.csv")
+    with pytest.raises(DataError, match="user 7 has a rank twice; give each rule and each rank once"):
+        write_submission(many, Submission(rules, np.minimum(rank, LONGEST_LIST)), tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize("id_", [-5, 2**63 - 1, -(2**63), 10**18])

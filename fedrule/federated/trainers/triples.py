@@ -167,7 +167,7 @@ class Steps(NamedTuple):
     regularization: float  # lambda
 
 
-@entry_point()
+@entry_point(*SOURCES)
 def mark_held(
     is_held: Mask,  # [n_clients, n_rows]  false; written
     offsets: tuple[int, int, int, int, int],

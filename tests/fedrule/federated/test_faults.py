@@ -366,7 +366,7 @@ def test_wrong_options_are_named_with_the_method(method, wrong, message):
             "fedrank: preset 'paper' is for the paper's methods, e.g. graphrule",
         ),
         ("graphrank", {"preset": "authors-code"}, "graphrank: preset 'authors-code' is for the paper's methods"),
-        ("fedgate", {"predictor_rate": 0.2}, r"fedgate: predictor_rate 0\.2 differs from learning_rate; use fedrule"),
+        ("fedgate", {"predictor_rate": 0.2}, r"fedgate: predictor_rate 0\.2 differs from learning_rate 0\.01"),
         ("scaffold", {"control": "gradient"}, r"scaffold.control 'gradient'; did you mean 'gradients'\?"),
     ],
 )

@@ -250,10 +250,10 @@ def test_bytes_sent_are_those_of_the_rows_that_a_home_holds():
     [
         (
             {"aggregation": "median", "weighting": "clients"},
-            "aggregation 'median' would change how many homes a row counts",
+            "aggregation 'median' would also change the weights",
         ),
-        ({"norm_bound": 1.0}, "norm_bound 1.0 would change how many homes a row counts"),
-        ({"clip": 1.0}, "clip 1.0 would change how many homes a row counts"),
+        ({"norm_bound": 1.0}, "norm_bound 1.0 would also change the weights"),
+        ({"clip": 1.0}, "clip 1.0 would also change the weights"),
     ],
 )
 def test_what_changes_the_counts_of_rows_is_refused(options, words):

@@ -87,7 +87,9 @@ def test_options_without_an_effect_and_wrong_ones_are_refused(name):
         brief(name, temperature=0.0)
     with pytest.raises(DataError, match="temperature has no effect with objective 'bce'; leave it at 1"):
         brief(name, temperature=2.0, objective="bce")
-    with pytest.raises(DataError, match="predictor_hidden 8 is of the paper's predictor"):
+    with pytest.raises(
+        DataError, match="predictor_hidden 8 has no effect: ComplEx takes the place of the paper's predictor"
+    ):
         brief(name, predictor_hidden=8)
     with pytest.raises(DataError, match="preset 'paper' is for the paper's methods"):
         brief(name, preset="paper")
