@@ -426,6 +426,23 @@ def test_events_of_a_job_that_ends_at_the_same_time_are_no_error():
     assert (done, started) == ([(1, 2)], ["tcp://127.0.0.1:2"])
 
 
+def test_a_job_that_starts_for_the_fourth_time_has_taken_three_workers_with_it():
+    class Running:
+        """A future whose worker is at it."""
+
+        def result(self, timeout):
+            raise TimeoutError(timeout)
+
+        def cancel(self, *, force):
+            cancelled.append(force)
+
+    cancelled = []
+    call = Call(lambda *_: None, ["tcp://a:1", "tcp://b:1", "tcp://c:1", "tcp://d:1"])
+    reply = DaskCluster("tcp://127.0.0.1:1")._result(Running(), call)
+    assert reply["error"] == "3 workers died while running it, the last one was tcp://c:1"
+    assert (reply["final"], cancelled) == (True, [True])
+
+
 def test_versions_of_packages_that_differ_are_named():
     assert other_versions(versions()) == []
     numpy, python = other_versions({"numpy": "1.0", "python": "3.0", "platform": "another", "unheard_of": "1"})
