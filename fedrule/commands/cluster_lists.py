@@ -1,0 +1,169 @@
+"""`recommend --cluster`: the lists of many homes, made by other machines in batches.
+
+The homes of a batch travel with it, since other machines have no database; the model is sent to each machine once.
+Batches are those of `Recommender.batches`, so that their lists are those of this machine, bit for bit. Lists come in
+the order of homes, and no more than IN_FLIGHT batches are held for each that the cluster makes at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock, Semaphore
+from typing import TypeAlias
+
+import numpy as np
+
+from baselines.registry import get
+from benchmarks.cluster.cluster import BATCH_SYSTEMS, Cluster, Job, open_cluster
+from datasets.common.errors import DataError, error_line
+from datasets.common.files import Json
+from datasets.common.progress import Progress
+from datasets.homes import Homes, Provenance
+from fedrule.commands.list_host import HOMES, HOST, LISTS, code_of
+from fedrule.inference.output import Lists
+from fedrule.inference.recommender import Recommender, needs_method
+from fedrule.inference.transfer import TransferredLists
+from fedrule.models.file import SavedModel
+
+SEARCHES = 8  # in a batch: a second of work
+SEARCHES_OF_JOB = 64  # for a batch system, where a job takes seconds to start
+IN_FLIGHT = 2  # one is made, the next one waits for it to end
+MOST_THREADS = 4096  # each waits for a batch; they are started when they are needed
+
+Make: TypeAlias = Callable[[], TransferredLists]
+
+
+@contextmanager
+def lists_of_cluster(
+    parts: Iterable[Homes], recommender: Recommender, chosen: argparse.Namespace, bar: Progress
+) -> Iterator[Iterator[Lists]]:
+    """The lists of each part, made on the cluster that the options of the command name."""
+    how = {"options": chosen.cluster_option, "jobs": chosen.jobs, "folder": chosen.out.parent}
+    with TemporaryDirectory() as folder:
+        model = Path(folder) / f"{recommender.digest}.safetensors"
+        shutil.copyfile(chosen.model, model)
+        saved = SavedModel.load(model)
+        if saved.digest != recommender.digest:
+            raise DataError(f"{chosen.model}: another model was written there meanwhile; repeat the command")
+        modules = [get(recommender.method).__module__] if needs_method(saved) else []
+        with open_cluster(chosen.cluster, **how) as cluster:
+            made = ClusterLists(recommender, model, modules, chosen, cluster, bar)
+            with closing(made.of(parts)) as lists:
+                yield lists
+
+
+class ClusterLists:
+    """Makes lists on a cluster, several batches at a time."""
+
+    def __init__(
+        self,
+        recommender: Recommender,
+        model: Path,  # named by its content
+        modules: list[str],  # that it needs
+        chosen: argparse.Namespace,
+        cluster: Cluster,
+        bar: Progress,
+    ) -> None:
+        self._recommender, self._model, self._cluster, self._bar = recommender, model, cluster, bar
+        self._options = {name: getattr(chosen, name) for name in ("k", "unknown", "max_similar")}
+        about: dict[str, Json] = {"method": recommender.method, "modules": [*modules], "code": code_of(modules)}
+        self._content: dict[str, Json] = {**self._options, **about}
+        self._jobs = 1 if chosen.jobs is None else chosen.jobs  # to be checked
+        self._searches = SEARCHES_OF_JOB if chosen.cluster in BATCH_SYSTEMS else SEARCHES
+        self._lock = Lock()  # of the bar and the failure
+        self._failure: BaseException | None = None  # the first one
+        self._slots, self._capacity = Semaphore(0), 0  # for batches that are being made, and how many there are
+
+    def of(self, parts: Iterable[Homes]) -> Generator[Lists, None, None]:
+        """The lists of each part."""
+        waiting: deque[tuple[Future[TransferredLists], bool]] = deque()
+        made: list[TransferredLists] = []  # of the current part
+
+        def first() -> Iterator[Lists]:
+            future, ends_part = waiting.popleft()
+            made.append(future.result())
+            if ends_part:
+                yield TransferredLists.concatenate(made)
+                made.clear()
+
+        with ThreadPoolExecutor(MOST_THREADS) as pool:
+            try:
+                for make, ends_part in self._batches(parts):
+                    while len(waiting) >= IN_FLIGHT * self._grown_capacity():
+                        yield from first()
+                    waiting.append((pool.submit(make), ends_part))
+                while waiting:
+                    yield from first()
+            except BaseException as error:
+                self._cluster.stop()
+                if isinstance(error, CancelledError) and self._failure is not None:
+                    raise self._failure from None
+                raise
+
+    def _batches(self, parts: Iterable[Homes]) -> Iterator[tuple[Make, bool]]:
+        """What makes the lists of each batch, and whether a part ends with it."""
+        number = place = 0
+        for homes in parts:
+            # Refuses wrong options, and is all there is of a part without homes.
+            nobody = homes.subset(np.zeros(0, dtype=np.int64))
+            nothing = TransferredLists.of(self._recommender.recommend_many(nobody, **self._options, jobs=self._jobs))
+            for batch in self._recommender.batches(homes, self._searches, unknown=self._options["unknown"]):
+                number, first = number + 1, place + 1
+                place += batch.n_homes
+                yield partial(self._make, f"batch {number} (homes {first:,} to {place:,})", batch), False
+            yield lambda lists=nothing: lists, True  # type: ignore[misc]
+
+    def _grown_capacity(self) -> int:
+        """How many batches are made at a time, those of machines that have come since included."""
+        capacity = self._cluster.capacity()
+        if capacity > self._capacity:
+            self._slots.release(capacity - self._capacity)
+            self._capacity = capacity
+        return capacity
+
+    def _make(self, name: str, homes: Homes) -> TransferredLists:
+        """The lists of a batch; a failure cancels all others."""
+        seen = 0
+
+        def on_progress(done: int, of: int) -> None:
+            nonlocal seen
+            del of
+            with self._lock:  # Dask reports from a thread of its own, and from the beginning where a machine died
+                self._bar.step(max(done - seen, 0))
+                seen = max(done, seen)
+
+        try:
+            data = _packed(homes)
+            with self._slots:
+                reply = self._cluster.do(Job(name, HOST, self._content, self._model, data), on_progress)
+            if not reply:
+                raise CancelledError
+            if "error" in reply:
+                raise DataError(f"{name}: {error_line(reply['error'])}")
+            self._cluster.warn_of_versions(reply["versions"], reply["machine"])
+            on_progress(homes.n_homes, homes.n_homes)
+            return TransferredLists.read(reply["files"][LISTS])
+        except CancelledError:
+            raise
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
+            self._cluster.stop()
+            raise
+
+
+def _packed(homes: Homes) -> bytes:
+    """A file of homes, without what is said of their source."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / HOMES
+        replace(homes, provenance=Provenance()).save(file)
+        return file.read_bytes()

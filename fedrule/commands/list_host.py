@@ -1,0 +1,122 @@
+"""`recommend --cluster` on another machine: batches of homes in, their lists out, each batch made by a process.
+
+A process loads the model once. It has one thread, so that its numbers are those of the command, and is no part of the
+worker: a crash is an error of one batch, and Ctrl-C ends it at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import socket
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+from benchmarks.cluster.cluster import Reply
+from benchmarks.cluster.processes import OnProgress, Process, ProcessPool, describe_exit, reporter, serve
+from benchmarks.cluster.remote import refusal_of_other_code
+from benchmarks.runs.source_hash import source_hash
+from datasets.common.cli import import_all
+from datasets.common.environment import commit, versions
+from datasets.common.errors import DataError
+from datasets.common.files import Json
+from datasets.storage import load_file
+from fedrule.inference import sentences
+from fedrule.inference.recommender import Recommender
+from fedrule.inference.transfer import TransferredLists
+
+HOST = "fedrule.commands.list_host:ListHost"
+MOST_IDLE = 64  # processes; a machine has as many as it makes batches at the same time
+PHRASES = Path(sentences.__file__).with_name("phrases.toml")
+HOMES, LISTS, REPLY = "homes.parquet", "lists.arrow", "reply.json"  # in the folder of a batch
+
+
+def code_of(modules: list[str]) -> str:
+    """Hash of all code that makes lists, of the words of their sentences, and of these modules."""
+    roots = [Path(__file__)]
+    for module in modules:
+        found = importlib.util.find_spec(module)
+        if found is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+        roots.append(Path(str(found.origin)))
+    parts = [source_hash(roots).hash.encode(), PHRASES.read_bytes()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
+
+
+class ListHost:
+    """Makes lists on a machine of a cluster."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPool[str, Process] = ProcessPool(_start, most_idle=MOST_IDLE)
+
+    def refusal(self, content: Mapping[str, Any]) -> str:
+        """Why this machine must not make lists; empty where it may."""
+        return refusal_of_other_code(content["method"], content["code"], lambda: code_of(content["modules"]))
+
+    def run(self, content: Mapping[str, Any], file: Path, data: bytes, on_progress: OnProgress) -> Reply:
+        """Make the lists of the homes in `data` by the model of a file."""
+        with TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            (folder / HOMES).write_bytes(data)
+            job: dict[str, Json] = {**content, "model": str(file), "folder": temporary}
+            with self._pool.take(str(file)) as process:
+                code, tail = process.run(json.dumps(job), on_progress)
+            if code:
+                return {"error": f"on {socket.gethostname()}: {describe_exit(code)}\n{tail}".strip()}
+            reply: Reply = json.loads((folder / REPLY).read_text("utf-8"))
+            return reply | {"files": {each.name: each.read_bytes() for each in folder.glob(LISTS)}}
+
+    def stop(self) -> None:
+        """End all batches."""
+        self._pool.stop()
+
+    def close(self) -> None:
+        """End the processes that wait for more batches."""
+        self._pool.__exit__()
+
+
+def _start(model: str) -> Process:
+    return Process("fedrule.commands.list_host", key=model, threads=1)
+
+
+def _make(job: dict[str, Any], lines: IO[str]) -> int:
+    """The lists of one batch."""
+    folder, report = Path(job["folder"]), reporter(lines)
+    homes, done = load_file(folder / HOMES), 0
+
+    def on_homes(many: int) -> None:
+        nonlocal done
+        done += many
+        report(done, homes.n_homes)
+
+    try:
+        recommender = _recommender(job["model"], tuple(job["modules"]))
+    except (ImportError, DataError) as error:  # this machine lacks a package
+        why = str(error).removeprefix(f"{job['model']}: ")
+        reply: Reply = {"refusal": f"cannot use the model of {job['method']} ({why}; {commit() or 'no git checkout'})"}
+    else:
+        given = {name: job[name] for name in ("k", "unknown", "max_similar")}
+        try:
+            lists = TransferredLists.of(recommender.recommend_many(homes, **given, on_homes=on_homes))
+        except DataError as error:  # it would be one on any machine
+            reply = {"error": str(error), "final": True}
+        else:
+            (folder / LISTS).write_bytes(lists.packed[0])
+            reply = {"versions": versions()}
+    (folder / REPLY).write_text(json.dumps(reply), "utf-8")
+    return 0
+
+
+@lru_cache(maxsize=1)
+def _recommender(model: str, modules: tuple[str, ...]) -> Recommender:
+    import_all(modules)
+    return Recommender.load(model)
+
+
+if __name__ == "__main__":
+    sys.exit(serve(_make))
