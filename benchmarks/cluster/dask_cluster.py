@@ -1,8 +1,9 @@
 """An existing Dask cluster.
 
 A worker needs no file of ours but the installed code. The file of a job is sent to it when it says that it lacks it, so
-once for each file and worker. A job whose worker dies is given to another one by Dask. It counts as failed when three
-died, or one more than `distributed.scheduler.allowed-failures` of Dask's configuration.
+once for each file and worker. A job whose worker leaves is given to another one by Dask. It counts as failed when three
+workers died with it, or one more than `distributed.scheduler.allowed-failures` of Dask's configuration. A worker that
+Dask retires, as adaptive clusters do, has not died.
 
 Dask trusts whoever reaches its ports, and so does every worker: use a private network.
 """
@@ -41,7 +42,8 @@ class Call:
     """A job that a worker was asked to do."""
 
     on_progress: OnProgress
-    started: list[str] = field(default_factory=list)  # the workers that have started it
+    worker: str = ""  # that has started it last
+    died: list[str] = field(default_factory=list)  # the workers that left unexpectedly while they did it
 
 
 class DaskCluster(Cluster):
@@ -70,6 +72,7 @@ class DaskCluster(Cluster):
                 "with `dask scheduler`, and workers with `dask worker ADDRESS`"
             ) from None
         self._client.subscribe_topic(topic_of(self._client.id), self._on_event)
+        self._client.subscribe_topic("all", self._on_cluster_event)
         connected = self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients))
         self._client.run(_remote("close_lost_sessions"), connected, on_error="ignore")
         self._seen = time.monotonic()
@@ -131,9 +134,8 @@ class DaskCluster(Cluster):
                 self._futures.discard(future)
             if "lacks" not in reply:
                 return reply
-            # Its events arrive before its reply, and so do those of workers that have died with this job.
-            if len(call.started) >= ATTEMPTS:
-                return _workers_died(len(call.started), call.started[-1])
+            if len(call.died) >= ATTEMPTS:  # it has come to a worker that never had the file
+                return _workers_died(len(call.died), call.died[-1])
             self._send(job.file, reply)
             where = {"workers": [reply["worker"]], "allow_other_workers": True}
 
@@ -142,9 +144,9 @@ class DaskCluster(Cluster):
             try:
                 reply: Reply = future.result(timeout=POLL_INTERVAL)
             except TimeoutError:
-                if len(call.started) > ATTEMPTS:  # the last worker is at it; those before it have died
+                if len(call.died) >= ATTEMPTS:
                     future.cancel(force=True)
-                    return _workers_died(len(call.started) - 1, call.started[-2])
+                    return _workers_died(len(call.died), call.died[-1])
                 if self._threads():
                     continue
                 if time.monotonic() - self._seen > WORKER_TIMEOUT:
@@ -185,9 +187,24 @@ class DaskCluster(Cluster):
         if (call := self._calls.get(message["job"])) is None:
             return
         if "started" in message:
-            call.started.append(message["started"])
+            call.worker = message["started"]
         else:
             call.on_progress(message["done"], message["of"])
+
+    def _on_cluster_event(self, event: tuple[float, object]) -> None:
+        """Note the jobs that a worker leaves behind without being retired.
+
+        Dask's own count includes jobs that only waited for that worker. Events come in the order of the scheduler: the
+        start of a job before the death of its worker.
+        """
+        _, message = event
+        if not isinstance(message, dict) or message.get("action") != "remove-worker":  # anybody may log there
+            return
+        for call in self._calls.copy().values():
+            if call.worker == message["worker"]:
+                call.worker = ""
+                if not message.get("expected", True):  # a Dask that does not say it still has its own count
+                    call.died.append(message["worker"])
 
     def _lost(self) -> DataError:
         return DataError(f"{self.address}: the connection to the Dask scheduler is lost; {self.repeat}")

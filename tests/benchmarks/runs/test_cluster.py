@@ -190,6 +190,27 @@ def test_a_run_that_takes_worker_after_worker_with_it_is_a_failed_run(tmp_path, 
     assert len(load_failures(tmp_path / "kept")) == 1
 
 
+@pytest.mark.slow
+def test_a_run_whose_workers_are_retired_again_and_again_is_no_failed_run(tmp_path, dask):
+    from distributed import Client
+
+    fits = tmp_path / "fits"
+    suite = write_suite(tmp_path / "mine.toml", fits)
+    with started(command(suite, tmp_path / "kept", dask.address)) as client:
+        for retired in range(ATTEMPTS + 1):
+            wait_until(lambda: lines(fits))
+            (run,) = lines(fits)
+            if retired < ATTEMPTS:
+                fits.unlink()  # so the next one waits as well
+            dask.add_worker()
+            with Client(dask.address, set_as_default=False) as other:
+                processes = {pid: address for address, pid in other.run(os.getpid).items()}
+                other.retire_workers([processes[worker_of(run).pid]], close_workers=True)
+        output, errors = client.communicate(timeout=600)
+    assert client.returncode == 0, errors
+    assert "1 results made" in output
+
+
 def test_other_code_at_a_worker_is_refused_in_words(tmp_path, dask, monkeypatch, own_registry):  # noqa: ARG001
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "travelled_method.py").write_text(METHOD.replace("ROUNDS", "3"))
@@ -417,30 +438,25 @@ class Vanishing(dict):
 
 
 def test_events_of_a_job_that_ends_at_the_same_time_are_no_error():
-    done, started = [], []
-    cluster = DaskCluster("tcp://127.0.0.1:1")
+    done = []
+    call, cluster = Call(lambda *rounds: done.append(rounds)), DaskCluster("tcp://127.0.0.1:1")
     for event in ({"done": 1, "of": 2}, {"started": "tcp://127.0.0.1:2"}):
-        cluster._calls = Vanishing(job=Call(lambda *rounds: done.append(rounds), started))
+        cluster._calls = Vanishing(job=call)
         for _ in range(2):  # the second time the job has ended
             cluster._on_event((0.0, {"job": "job"} | event))
-    assert (done, started) == ([(1, 2)], ["tcp://127.0.0.1:2"])
+    assert (done, call.worker) == ([(1, 2)], "tcp://127.0.0.1:2")
 
 
-def test_a_job_that_starts_for_the_fourth_time_has_taken_three_workers_with_it():
-    class Running:
-        """A future whose worker is at it."""
-
-        def result(self, timeout):
-            raise TimeoutError(timeout)
-
-        def cancel(self, *, force):
-            cancelled.append(force)
-
-    cancelled = []
-    call = Call(lambda *_: None, ["tcp://a:1", "tcp://b:1", "tcp://c:1", "tcp://d:1"])
-    reply = DaskCluster("tcp://127.0.0.1:1")._result(Running(), call)
-    assert reply["error"] == "3 workers died while running it, the last one was tcp://c:1"
-    assert (reply["final"], cancelled) == (True, [True])
+def test_only_the_worker_that_was_at_a_job_and_left_unexpectedly_counts_as_dead():
+    cluster = DaskCluster("tcp://127.0.0.1:1")
+    call = cluster._calls["job"] = Call(lambda *_: None)
+    for worker, expected in (("tcp://a:1", False), ("tcp://b:1", True), ("tcp://c:1", False)):
+        cluster._on_event((0.0, {"job": "job", "started": worker}))
+        for gone in ("tcp://other:1", worker, worker):
+            event = {"action": "remove-worker", "worker": gone, "expected": expected}
+            cluster._on_cluster_event((0.0, event))
+    cluster._on_cluster_event((0.0, {"action": "add-worker", "worker": "tcp://c:1"}))
+    assert call.died == ["tcp://a:1", "tcp://c:1"]
 
 
 def test_versions_of_packages_that_differ_are_named():
