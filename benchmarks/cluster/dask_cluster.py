@@ -125,7 +125,7 @@ class DaskCluster(Cluster):
             try:
                 if self.stopped:
                     raise CancelledError
-                reply = self._result(future, call)
+                reply = self._result(future, name, call)
             except KilledWorker as error:
                 return _workers_died(error.allowed_failures + 1, error.last_worker.address)
             except (ImportError, AttributeError, TypeError) as error:
@@ -139,13 +139,13 @@ class DaskCluster(Cluster):
             self._send(job.file, reply)
             where = {"workers": [reply["worker"]], "allow_other_workers": True}
 
-    def _result(self, future: Future, call: Call) -> Reply:
+    def _result(self, future: Future, name: str, call: Call) -> Reply:
         while True:
             try:
                 reply: Reply = future.result(timeout=POLL_INTERVAL)
             except TimeoutError:
                 if len(call.died) >= ATTEMPTS:
-                    future.cancel(force=True)
+                    self._cancel(future, name)
                     return _workers_died(len(call.died), call.died[-1])
                 if self._threads():
                     continue
@@ -156,6 +156,12 @@ class DaskCluster(Cluster):
                     ) from None
             else:
                 return reply
+
+    def _cancel(self, future: Future, name: str) -> None:
+        """Take a job from the queue, or end its process: Dask waits for what has started."""
+        future.cancel(force=True)
+        with suppress(OSError, TimeoutError):  # workers may die meanwhile
+            self._client.run(_remote("cancel_job"), self._client.id, name, on_error="ignore")
 
     def _send(self, file: Path, reply: Reply) -> None:
         """Send a file to the worker of a reply, once."""

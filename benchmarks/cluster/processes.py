@@ -95,7 +95,8 @@ class ProcessPool(Generic[K, P]):
     def __init__(self, start: Callable[[K], P], *, most_idle: int) -> None:
         self.stopped = False
         self._start, self._most_idle = start, most_idle  # processes kept for later jobs
-        self._running: set[P] = set()
+        self._running: dict[P, str] = {}  # and its job
+        self._cancelled: set[str] = set()  # jobs
         self._idle: list[P] = []
         self._lock = Lock()
 
@@ -113,9 +114,19 @@ class ProcessPool(Generic[K, P]):
             for process in self._running:
                 process.kill()
 
+    def cancel(self, job: str) -> None:
+        """End the process of this job, now or when it takes one."""
+        with self._lock:
+            self._cancelled.add(job)
+            for process in [process for process, its_job in self._running.items() if its_job == job]:
+                process.kill()
+
     @contextmanager
-    def take(self, key: K) -> Iterator[P]:
-        """An idle process of this key or a new one; idle again behind it, unless it died or there are enough."""
+    def take(self, key: K, job: str = "") -> Iterator[P]:
+        """An idle process of this key or a new one; idle again behind it, unless it died or there are enough.
+
+        `job` is a name by which it can be cancelled.
+        """
         with self._lock:
             for each in [each for each in self._idle if not each.is_current()]:
                 self._idle.remove(each)
@@ -124,8 +135,8 @@ class ProcessPool(Generic[K, P]):
             if found is not None:
                 self._idle.remove(found)
             process = found or self._start(key)
-            self._running.add(process)
-            if self.stopped:
+            self._running[process] = job
+            if self.stopped or job in self._cancelled:
                 process.kill()
         kept = False
         try:
@@ -133,7 +144,7 @@ class ProcessPool(Generic[K, P]):
             kept = process.process.poll() is None
         finally:
             with self._lock:
-                self._running.discard(process)
+                del self._running[process]
                 # The first ones stay: a suite goes through its methods in turn, so the longest idle one is next.
                 kept = kept and not self.stopped and len(self._idle) < self._most_idle
                 if kept:

@@ -34,8 +34,11 @@ class Host(Protocol):
     def refusal(self, content: Content) -> str:
         """Why this machine must not do a job; empty where it may."""
 
-    def run(self, content: Content, file: Path, data: bytes, on_progress: OnProgress) -> Reply:
-        """Do a job: the `files` to send back, or an `error` or `refusal`."""
+    def run(self, name: str, content: Content, file: Path, data: bytes, on_progress: OnProgress) -> Reply:
+        """Do a job of this name: the `files` to send back, or an `error` or `refusal`."""
+
+    def cancel(self, name: str) -> None:
+        """End the process of this job; it is not to be done here any more."""
 
     def stop(self) -> None:
         """End all jobs."""
@@ -72,7 +75,13 @@ class Session:
             return self.hosts[name]
 
     def do(
-        self, text: str, data: bytes, *, on_start: Callable[[], None] = lambda: None, on_progress: OnProgress
+        self,
+        text: str,
+        data: bytes,
+        name: str,
+        *,
+        on_start: Callable[[], None] = lambda: None,
+        on_progress: OnProgress,
     ) -> Reply:
         """Do a job here; never raises."""
         try:
@@ -87,9 +96,15 @@ class Session:
             if not file.exists():
                 return {"lacks": file.name}
             on_start()
-            return host.run(job["content"], file, data, on_progress)
+            return host.run(name, job["content"], file, data, on_progress)
         except Exception:  # such as a full disk: the job is tried on another machine
             return {"error": f"on {socket.gethostname()}: {traceback.format_exc()}"}
+
+    def cancel(self, name: str) -> None:
+        """End a job; it has a host already, as no job runs before its file has come."""
+        with self.lock:
+            for host in self.hosts.values():
+                host.cancel(name)
 
     def close(self) -> None:
         """End its jobs and delete its files."""
@@ -105,13 +120,21 @@ def do_single_job(text: str, data: bytes, folder: str) -> Reply:
     """The job of a batch system."""
     session = Session(Path(folder))
     try:
-        return session.do(text, data, on_progress=ignore_progress)
+        return session.do(text, data, "", on_progress=ignore_progress)
     finally:
         session.close()
 
 
 _SESSIONS: dict[str, Session] = {}  # of this worker of Dask, by client
 _LOCK = Lock()
+
+
+def cancel_job(client: str, name: str) -> None:
+    """End a job of a client if it is here; it does not start here any more."""
+    with _LOCK:
+        session = _SESSIONS.get(client)
+    if session is not None:
+        session.cancel(name)
 
 
 def close_session(client: str) -> None:
@@ -144,7 +167,7 @@ def do_on_worker(client: str, text: str, data: bytes, name: str) -> Reply:
             reported = time.monotonic()
             worker.log_event(topic_of(client), {"job": name, "done": done, "of": of})
 
-    reply = session_of(client, worker.local_directory).do(text, data, on_start=start, on_progress=report)
+    reply = session_of(client, worker.local_directory).do(text, data, name, on_start=start, on_progress=report)
     return {**reply, "worker": worker.address, "process": worker.id}
 
 

@@ -85,13 +85,18 @@ class RunHost:
         name = content["experiment"]["method"]
         return refusal_of_other_code(name, content["code"], lambda: experiment_from_json(content).code)
 
-    def run(self, content: Mapping[str, Any], file: Path, data: bytes, on_progress: OnProgress) -> Reply:
+    def run(self, name: str, content: Mapping[str, Any], file: Path, data: bytes, on_progress: OnProgress) -> Reply:
         """Execute a run on the homes of a file; the files of its results."""
         del data
         with TemporaryDirectory() as folder:
             experiment, store = experiment_from_json(content), Store(Path(folder))
-            self._workers.run(experiment, file, store=store, threads=content["threads"], on_progress=on_progress)
+            how = {"store": store, "threads": content["threads"], "on_progress": on_progress}
+            self._workers.run(experiment, file, name=name, **how)
             return {"files": {p.name: p.read_bytes() for p in store.folder.iterdir() if p.suffix in RESULT_FILES}}
+
+    def cancel(self, name: str) -> None:
+        """End this run."""
+        self._workers.cancel(name)
 
     def stop(self) -> None:
         """End all runs."""

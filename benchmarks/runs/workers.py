@@ -84,14 +84,16 @@ class Workers(ProcessPool[TemplateKey, Template]):
         threads: int,
         on_progress: OnProgress = ignore_progress,
         checkpoints: int = 0,
+        name: str = "",
     ) -> list[Result]:
         """Run an experiment on the homes of a file and wait for it; a stopped one has no results.
 
-        The name of the file is the fingerprint of the homes: where it came from may be on another machine.
+        The name of the file is the fingerprint of the homes: where it came from may be on another machine. `name` is one
+        by which the run can be cancelled.
         """
         job = _job(experiment, homes, store, threads=threads, checkpoints=checkpoints)
         keys, code = experiment.keys(homes.stem).values(), experiment.code
-        with self.take(TemplateKey(libraries_of(experiment.method), threads)) as template:
+        with self.take(TemplateKey(libraries_of(experiment.method), threads), name) as template:
             template.codes.setdefault(experiment.method, code)
             exit_code, tail = template.run(job, on_progress)
         if self.stopped:

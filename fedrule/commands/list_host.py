@@ -58,18 +58,22 @@ class ListHost:
         """Why this machine must not make lists; empty where it may."""
         return refusal_of_other_code(content["method"], content["code"], lambda: code_of(content["modules"]))
 
-    def run(self, content: Mapping[str, Any], file: Path, data: bytes, on_progress: OnProgress) -> Reply:
+    def run(self, name: str, content: Mapping[str, Any], file: Path, data: bytes, on_progress: OnProgress) -> Reply:
         """Make the lists of the homes in `data` by the model of a file."""
         with TemporaryDirectory() as temporary:
             folder = Path(temporary)
             (folder / HOMES).write_bytes(data)
             job: dict[str, Json] = {**content, "model": str(file), "folder": temporary}
-            with self._pool.take(str(file)) as process:
+            with self._pool.take(str(file), name) as process:
                 code, tail = process.run(json.dumps(job), on_progress)
             if code:
                 return {"error": f"on {socket.gethostname()}: {describe_exit(code)}\n{tail}".strip()}
             reply: Reply = json.loads((folder / REPLY).read_text("utf-8"))
             return reply | {"files": {each.name: each.read_bytes() for each in folder.glob(LISTS)}}
+
+    def cancel(self, name: str) -> None:
+        """End this batch."""
+        self._pool.cancel(name)
 
     def stop(self) -> None:
         """End all batches."""

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -26,7 +27,8 @@ from benchmarks.cluster.dask_cluster import Call, DaskCluster
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.cluster_executor import ClusterExecutor
 from benchmarks.runs.experiment import make_experiment, make_source
-from benchmarks.runs.scheduler import run_all
+from benchmarks.runs.history import ignore_progress
+from benchmarks.runs.scheduler import run_all, write_homes
 from datasets.common.environment import versions
 from datasets.common.errors import DataError
 from tests.support.dask_cluster import ROOT, DaskProcesses
@@ -209,6 +211,26 @@ def test_a_run_whose_workers_are_retired_again_and_again_is_no_failed_run(tmp_pa
         output, errors = client.communicate(timeout=600)
     assert client.returncode == 0, errors
     assert "1 results made" in output
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_that_counts_as_failed_has_no_process_on_its_worker_any_more(tmp_path, dask):
+    fits, store = tmp_path / "fits", Store(tmp_path / "kept")
+    (asked,) = experiments("toy-waiting", fits=str(fits))
+    homes = write_homes(asked.source, tmp_path)
+    how = {"store": store, "threads": 1, "on_progress": ignore_progress, "checkpoints": 0}
+    with executor_of(dask.address, folder=tmp_path) as executor, ThreadPoolExecutor() as pool:
+        running = pool.submit(executor.run, asked, homes, **how)
+        wait_until(lambda: lines(fits))
+        (run,) = lines(fits)
+        worker = worker_of(run)
+        (call,) = executor.cluster._calls.values()
+        call.died += ["tcp://127.0.0.1:1"] * ATTEMPTS
+        running.result(timeout=600)
+        assert "3 workers died while running it, the last one was tcp" in load_failures(store.folder)[0].error
+        wait_until(lambda: not is_running(run))
+        assert worker.is_running()
+        assert [result.status for result in executor.run(asked, homes, **how)] == ["done", "done"]
 
 
 def test_other_code_at_a_worker_is_refused_in_words(tmp_path, dask, monkeypatch, own_registry):  # noqa: ARG001

@@ -231,7 +231,7 @@ def test_a_machine_that_lacks_a_package_refuses_in_words(folder, tmp_path, monke
     content = {"method": "graphrule", "modules": [], "code": "", "k": 1, "unknown": "refuse", "max_similar": 0}
     homes = (folder / HOMES).read_bytes()
     with closing(ListHost()) as host:
-        reply = host.run(content, folder / "model.safetensors", homes, ignore_progress)
+        reply = host.run("batch", content, folder / "model.safetensors", homes, ignore_progress)
     assert reply["refusal"].startswith("cannot use the model of graphrule (a model file needs the extra infer: pip ")
 
 
