@@ -9,7 +9,6 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +16,7 @@ from benchmarks.cluster import cluster
 from benchmarks.cluster.cluster import Cluster, Reply
 from benchmarks.cluster.processes import OnProgress
 from benchmarks.cluster.remote import do_single_job
+from benchmarks.cluster.session_folder import shared_folder
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
 
@@ -45,18 +45,17 @@ class BatchSystem(Cluster):
     def __enter__(self) -> Self:
         from submitit import AutoExecutor
 
-        self._shared.mkdir(parents=True, exist_ok=True)
-        self._folder = TemporaryDirectory(dir=self._shared, prefix=".cluster-", ignore_cleanup_errors=True)
+        self._folder = shared_folder(self._shared)
         try:
-            self._executor: AutoExecutor = AutoExecutor(folder=self._folder.name, cluster=self.system)
+            self._executor: AutoExecutor = AutoExecutor(folder=self._folder.path, cluster=self.system)
             self._executor.update_parameters(**self._parameters)
         except (RuntimeError, NameError, AssertionError, ValueError, TypeError) as error:
-            self._folder.cleanup()
+            self._folder.delete()
             raise DataError(f"--cluster {self.system}: {' '.join(str(error).split())}") from None
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
+        self._folder.delete()
 
     def capacity(self) -> int:
         """How many jobs it is given at the same time."""
@@ -77,7 +76,7 @@ class BatchSystem(Cluster):
         self._share(job.file)
         try:
             with self._lock:
-                submitted: Job[Reply] = self._executor.submit(do_single_job, job.text, job.data, self._folder.name)
+                submitted: Job[Reply] = self._executor.submit(do_single_job, job.text, job.data, self._folder.path)
                 self._jobs.add(submitted)
         except FailedSubmissionError as error:
             raise DataError(f"--cluster {self.system}: {' '.join(str(error).split())}") from None
@@ -100,7 +99,7 @@ class BatchSystem(Cluster):
 
     def _share(self, file: Path) -> None:
         """Put a file where jobs find it, once."""
-        shared = Path(self._folder.name) / file.name
+        shared = self._folder.path / file.name
         with self._lock:
             if not shared.exists():
                 with atomic_file(shared) as temporary:

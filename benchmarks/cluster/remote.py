@@ -13,17 +13,18 @@ import traceback
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 from benchmarks.cluster.cluster import Reply
 from benchmarks.cluster.processes import OnProgress, ignore_progress
+from benchmarks.cluster.session_folder import SessionFolder, delete_abandoned
 from datasets.common.environment import commit
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
 
 REPORT_INTERVAL = 1.0  # seconds between two reports of progress
+PREFIX = "fedrule-"  # of a session's folder
 
 Content: TypeAlias = Mapping[str, Any]  # of a job, as JSON has it
 
@@ -35,7 +36,10 @@ class Host(Protocol):
         """Why this machine must not do a job; empty where it may."""
 
     def run(self, name: str, content: Content, file: Path, data: bytes, on_progress: OnProgress) -> Reply:
-        """Do a job of this name: the `files` to send back, or an `error` or `refusal`."""
+        """Do a job of this name: the `files` to send back, or an `error` or `refusal`.
+
+        What it writes goes below the folder of `file`, which is deleted even if this process is killed.
+        """
 
     def cancel(self, name: str) -> None:
         """End the process of this job; it is not to be done here any more."""
@@ -62,7 +66,7 @@ class Session:
     """What a machine holds for one client: a folder of files, and hosts by name."""
 
     folder: Path
-    temporary: TemporaryDirectory[str] | None = None  # where the folder is only for this session
+    temporary: SessionFolder | None = None  # where the folder is only for this session
     hosts: dict[str, Host] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
@@ -113,12 +117,12 @@ class Session:
                 host.stop()
                 host.close()
         if self.temporary is not None:
-            self.temporary.cleanup()
+            self.temporary.delete()
 
 
-def do_single_job(text: str, data: bytes, folder: str) -> Reply:
+def do_single_job(text: str, data: bytes, folder: Path) -> Reply:
     """The job of a batch system."""
-    session = Session(Path(folder))
+    session = Session(folder)
     try:
         return session.do(text, data, "", on_progress=ignore_progress)
     finally:
@@ -177,11 +181,12 @@ def topic_of(client: str) -> str:
 
 
 def session_of(client: str, folder: str) -> Session:
-    """What this process holds for a client; in a new folder below this one, if it is new."""
+    """What this process holds for a client; in a new folder below this one, that of the worker, if it is new."""
     with _LOCK:
         if client not in _SESSIONS:
-            temporary = TemporaryDirectory(dir=folder, prefix="fedrule-")
-            _SESSIONS[client] = Session(Path(temporary.name), temporary)
+            delete_abandoned(Path(folder).parent, f"*/{PREFIX}*")  # of workers of this machine
+            temporary = SessionFolder(Path(folder), PREFIX)
+            _SESSIONS[client] = Session(temporary.path, temporary)
         return _SESSIONS[client]
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from baselines.registry import get
 from benchmarks.cluster.cluster import BATCH_SYSTEMS, Cluster, Job, open_cluster
+from benchmarks.cluster.session_folder import shared_folder
 from datasets.common.errors import DataError, error_line
 from datasets.common.files import Json
 from datasets.common.progress import Progress
@@ -48,8 +49,8 @@ def lists_of_cluster(
 ) -> Iterator[Iterator[Lists]]:
     """The lists of each part, made on the cluster that the options of the command name."""
     how = {"options": chosen.cluster_option, "jobs": chosen.jobs, "folder": chosen.out.parent}
-    with TemporaryDirectory() as folder:
-        model = Path(folder) / f"{recommender.digest}.safetensors"
+    with shared_folder(chosen.out.parent) as folder:
+        model = folder.path / f"{recommender.digest}.safetensors"
         shutil.copyfile(chosen.model, model)
         saved = SavedModel.load(model)
         if saved.digest != recommender.digest:
@@ -142,7 +143,7 @@ class ClusterLists:
                 seen = max(done, seen)
 
         try:
-            data = _packed(homes)
+            data = _packed(homes, self._model.parent)
             with self._slots:
                 reply = self._cluster.do(Job(name, HOST, self._content, self._model, data), on_progress)
             if not reply:
@@ -161,9 +162,9 @@ class ClusterLists:
             raise
 
 
-def _packed(homes: Homes) -> bytes:
-    """A file of homes, without what is said of their source."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / HOMES
+def _packed(homes: Homes, folder: Path) -> bytes:
+    """A file of homes, without what is said of their source; written in this folder."""
+    with TemporaryDirectory(dir=folder) as temporary:
+        file = Path(temporary) / HOMES
         replace(homes, provenance=Provenance()).save(file)
         return file.read_bytes()

@@ -60,7 +60,7 @@ class ListHost:
 
     def run(self, name: str, content: Mapping[str, Any], file: Path, data: bytes, on_progress: OnProgress) -> Reply:
         """Make the lists of the homes in `data` by the model of a file."""
-        with TemporaryDirectory() as temporary:
+        with TemporaryDirectory(dir=file.parent) as temporary:
             folder = Path(temporary)
             (folder / HOMES).write_bytes(data)
             job: dict[str, Json] = {**content, "model": str(file), "folder": temporary}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import signal
 import subprocess
@@ -108,6 +109,11 @@ def stopped_at_a_batch(workers):
     return found[0]
 
 
+def homes_of_workers(dask):
+    """The files of homes that workers have on their disks."""
+    return glob.glob(str(dask.folder / "**" / HOMES), recursive=True, include_hidden=True)
+
+
 def workers_of(dask, least):
     """The workers that are alive, at least so many."""
     while len(alive := [worker for worker in dask.workers if worker.poll() is None]) < least:
@@ -142,6 +148,8 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_batch_costs_nothing_but_time
     with started(arguments(folder, tmp_path / "there.csv", "--cluster", dask.address)) as command:
         worker, process = stopped_at_a_batch(workers_of(dask, 2))
         worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        assert homes_of_workers(dask)
         process.resume()
         output, errors = command.communicate(timeout=600)
     assert command.returncode == 0, errors
@@ -149,6 +157,9 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_batch_costs_nothing_but_time
     wait_until(lambda: not is_running(process.pid))  # nobody waits for it any more
     assert main(arguments(folder, tmp_path / "here.csv")) == 0
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
+    assert homes_of_workers(dask)  # of the killed worker
+    assert main(arguments(folder, tmp_path / "again.csv", "--cluster", dask.address)) == 0
+    wait_until(lambda: not homes_of_workers(dask))
 
 
 @pytest.mark.slow
