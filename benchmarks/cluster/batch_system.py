@@ -89,7 +89,8 @@ class BatchSystem(Cluster):
                 time.sleep(POLL_INTERVAL)
         except UncompletedJobError as error:
             if not self.stopped:
-                return {"error": f"job {submitted.job_id}: {error}"}
+                why = f"job {submitted.job_id} ended without a reply, in state {submitted.state}"
+                return {"error": f"{error}\n{why}"}  # the reason is the last line, after what it printed
         finally:
             with self._lock:
                 self._jobs.discard(submitted)

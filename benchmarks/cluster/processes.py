@@ -153,12 +153,13 @@ class ProcessPool(Generic[K, P]):
                 process.close()
 
 
-def describe_exit(code: int) -> str:
-    """How a process ended, in words."""
+def describe_failure(code: int, tail: str) -> str:
+    """How a process ended and what it printed last; the last line says why it failed, as that of a traceback."""
     if code >= 0:
-        return f"its process ended with code {code}"
+        return f"its process ended with code {code}\n{tail}".strip()
     name = signal.Signals(-code).name
-    return f"its process was killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
+    why = f"its process was killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
+    return f"{tail.rstrip()}\n{why}".strip()
 
 
 def serve(do: Callable[[dict[str, Any], IO[str]], int]) -> int:

@@ -102,7 +102,7 @@ class Session:
             on_start()
             return host.run(name, job["content"], file, data, on_progress)
         except Exception:  # such as a full disk: the job is tried on another machine
-            return {"error": f"on {socket.gethostname()}: {traceback.format_exc()}"}
+            return {"error": f"{traceback.format_exc().rstrip()} (on {socket.gethostname()})"}
 
     def cancel(self, name: str) -> None:
         """End a job; it has a host already, as no job runs before its file has come."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from baselines.registry import get, packages_of
-from benchmarks.cluster.processes import Process, ProcessPool, describe_exit, reporter, serve
+from benchmarks.cluster.processes import Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.results.records import as_json
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment, Source, code_hash, make_experiment
@@ -100,7 +100,7 @@ class Workers(ProcessPool[TemplateKey, Template]):
             return []
         if exit_code == 0:
             return [store.outcome(key, code) for key in keys]
-        error = f"{describe_exit(exit_code)}\n{tail}".strip()
+        error = describe_failure(exit_code, tail)
         return [
             store.find(key, code) or store.fail(failed(experiment, key, error, threads=threads, code=code))
             for key in keys

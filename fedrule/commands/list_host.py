@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from benchmarks.cluster.cluster import Reply
-from benchmarks.cluster.processes import OnProgress, Process, ProcessPool, describe_exit, reporter, serve
+from benchmarks.cluster.processes import OnProgress, Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.cluster.remote import refusal_of_other_code
 from benchmarks.runs.source_hash import source_hash
 from datasets.common.cli import import_all
@@ -67,7 +67,7 @@ class ListHost:
             with self._pool.take(str(file), name) as process:
                 code, tail = process.run(json.dumps(job), on_progress)
             if code:
-                return {"error": f"on {socket.gethostname()}: {describe_exit(code)}\n{tail}".strip()}
+                return {"error": f"{describe_failure(code, tail)} (on {socket.gethostname()})"}
             reply: Reply = json.loads((folder / REPLY).read_text("utf-8"))
             return reply | {"files": {each.name: each.read_bytes() for each in folder.glob(LISTS)}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from baselines import registry
 from baselines.calibration import Calibration, calibrate
 from baselines.popularity import Popularity
 from baselines.registry import build
+from benchmarks.cluster.processes import describe_failure
 from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
@@ -28,7 +30,7 @@ from benchmarks.runs.scheduler import Turns, run_all, write_homes
 from benchmarks.runs.source_hash import _HASHED
 from benchmarks.runs.workers import Workers
 from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, error_line
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
 from tests.support.single_run import run
@@ -355,6 +357,14 @@ def test_the_code_of_a_run_is_that_of_its_method_the_evaluation_and_the_data_tha
     assert {"baselines/popularity.py", "benchmarks/evaluation/metrics.py", "datasets/splits.py"} <= names
     assert {"benchmarks/runs/run.py", "benchmarks/runs/history.py", "baselines/calibration.py"} <= names
     assert not {"baselines/mf.py", "benchmarks/results/store.py"} & names
+
+
+def test_why_a_process_failed_is_the_last_line_of_its_error_whatever_it_printed():
+    warning = "UserWarning: little memory is left\n"
+    killed = describe_failure(-signal.SIGKILL, warning)
+    assert killed.splitlines() == [warning.strip(), "its process was killed by SIGKILL, perhaps out of memory"]
+    assert describe_failure(-signal.SIGTERM, "") == "its process was killed by SIGTERM"
+    assert error_line(describe_failure(1, f"{warning}RuntimeError: bad weather\n")) == "RuntimeError: bad weather"
 
 
 def test_code_without_a_file_is_empty():

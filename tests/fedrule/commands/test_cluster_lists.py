@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -51,11 +52,21 @@ class Travelled(GraphRule):
 """
 
 
+DEADLY = """
+# Where a file says so, processes of lists print a warning and are killed.
+import os, pathlib, signal, sys
+if "fedrule.commands.list_host" in sys.orig_argv and pathlib.Path(__file__).with_name("deadly").exists():
+    print("UserWarning: little memory is left", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
     """A cluster with two workers, which have a method with other code than here."""
     modules = tmp_path_factory.mktemp("modules")
     (modules / "travelled_graph.py").write_text(METHOD.replace("THIS", "travelled-graph").replace("WHERE", "1"))
+    (modules / "sitecustomize.py").write_text(DEADLY)
     processes = DaskProcesses(tmp_path_factory.mktemp("dask"), modules)
     try:
         for _ in range(2):
@@ -178,6 +189,21 @@ def test_a_batch_that_takes_worker_after_worker_with_it_ends_the_command(folder,
         errors.splitlines()[-1],
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_is_killed_while_its_worker_lives_ends_the_command_and_says_so(folder, dask, tmp_path, capsys):
+    deadly = dask.path / "deadly"
+    deadly.touch()
+    try:
+        assert main(arguments(folder, tmp_path / "lists.csv", "--cluster", dask.address)) == 1
+    finally:
+        deadly.unlink()
+    assert re.fullmatch(
+        rf"batch \d \(homes \d+ to \d+\): its process was killed by SIGKILL, perhaps out of memory "
+        rf"\(on {socket.gethostname()}\)",
+        capsys.readouterr().err.splitlines()[-1],
+    )
+    assert main(arguments(folder, tmp_path / "lists.csv", "--cluster", dask.address)) == 0
 
 
 def test_ctrl_c_cancels_what_is_queued_and_ends_what_is_running(folder, dask, tmp_path):
