@@ -11,6 +11,7 @@ Dask trusts whoever reaches its ports, and so does every worker: use a private n
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 import time
 import uuid
@@ -128,8 +129,6 @@ class DaskCluster(Cluster):
                 reply = self._result(future, name, call)
             except KilledWorker as error:
                 return _workers_died(error.allowed_failures + 1, error.last_worker.address)
-            except (ImportError, AttributeError, TypeError) as error:
-                return {"refusal": f"lacks this version of fedrule ({error})"}
             finally:
                 self._futures.discard(future)
             if "lacks" not in reply:
@@ -221,5 +220,17 @@ def _workers_died(many: int, last: str) -> Reply:
 
 
 def _remote(function: str) -> Callable[..., Any]:
-    """A function of `benchmarks.cluster.remote`, pickled by value: the scheduler of Dask need not have our code."""
-    return lambda *given: getattr(importlib.import_module("benchmarks.cluster.remote"), function)(*given)
+    """A function of `benchmarks.cluster.remote`, pickled by value: the scheduler of Dask need not have our code.
+
+    A worker that has no such function, or one that takes other arguments, refuses.
+    """
+
+    def call(*given: object) -> Any:
+        try:
+            found = getattr(importlib.import_module("benchmarks.cluster.remote"), function)
+            inspect.signature(found).bind(*given)
+        except (ImportError, AttributeError, TypeError) as error:
+            return {"refusal": f"lacks this version of fedrule ({error})"}
+        return found(*given)
+
+    return call

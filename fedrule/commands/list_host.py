@@ -21,9 +21,9 @@ from benchmarks.cluster.cluster import Reply
 from benchmarks.cluster.processes import OnProgress, Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.cluster.remote import refusal_of_other_code
 from benchmarks.runs.source_hash import source_hash
-from datasets.common.cli import import_all
+from datasets.common.cli import EXTRAS, import_all
 from datasets.common.environment import commit, versions
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 from datasets.common.files import Json
 from datasets.storage import load_file
 from fedrule.inference import sentences
@@ -100,9 +100,13 @@ def _make(job: dict[str, Any], lines: IO[str]) -> int:
 
     try:
         recommender = _recommender(job["model"], tuple(job["modules"]))
-    except (ImportError, DataError) as error:  # this machine lacks a package
+    except (ImportError, DataError) as error:
         why = str(error).removeprefix(f"{job['model']}: ")
-        reply: Reply = {"refusal": f"cannot use the model of {job['method']} ({why}; {commit() or 'no git checkout'})"}
+        if _is_for_lack_of_a_package(error):
+            why = f"cannot use the model of {job['method']} ({why}; {commit() or 'no git checkout'})"
+            reply: Reply = {"refusal": why}
+        else:  # such as a file that was damaged here
+            reply = {"error": f"{why} (on {socket.gethostname()})"}
     else:
         given = {name: job[name] for name in ("k", "unknown", "max_similar")}
         try:
@@ -114,6 +118,16 @@ def _make(job: dict[str, Any], lines: IO[str]) -> int:
             reply = {"versions": versions()}
     (folder / REPLY).write_text(json.dumps(reply), "utf-8")
     return 0
+
+
+def _is_for_lack_of_a_package(error: BaseException | None) -> bool:
+    """Whether something is not installed: an import failed before this error, or it names an extra to install."""
+    hints = [install_hint(extra) for extra in set(EXTRAS.values())]
+    while error is not None:
+        if isinstance(error, ImportError) or any(hint in str(error) for hint in hints):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @lru_cache(maxsize=1)

@@ -21,9 +21,9 @@ pytest.importorskip("submitit", reason="needs the extra cluster")
 import psutil
 
 from benchmarks.__main__ import main
-from benchmarks.cluster import dask_cluster
+from benchmarks.cluster import dask_cluster, remote
 from benchmarks.cluster.cluster import ATTEMPTS, open_cluster, other_versions
-from benchmarks.cluster.dask_cluster import Call, DaskCluster
+from benchmarks.cluster.dask_cluster import Call, DaskCluster, _remote
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.cluster_executor import ClusterExecutor
 from benchmarks.runs.experiment import make_experiment, make_source
@@ -479,6 +479,16 @@ def test_only_the_worker_that_was_at_a_job_and_left_unexpectedly_counts_as_dead(
             cluster._on_cluster_event((0.0, event))
     cluster._on_cluster_event((0.0, {"action": "add-worker", "worker": "tcp://c:1"}))
     assert call.died == ["tcp://a:1", "tcp://c:1"]
+
+
+def test_a_worker_without_a_function_or_with_another_one_refuses_and_a_bug_stays_an_error(monkeypatch):
+    monkeypatch.setattr(remote, "cancel_job", lambda client: client + 1)
+    assert _remote("unheard_of")()["refusal"].startswith("lacks this version of fedrule (module ")
+    assert _remote("cancel_job")("one", "two")["refusal"] == "lacks this version of fedrule (too many positional arguments)"
+    with pytest.raises(TypeError, match="can only concatenate"):
+        _remote("cancel_job")("one")
+    monkeypatch.setitem(sys.modules, "benchmarks.cluster.remote", None)
+    assert _remote("cancel_job")("one")["refusal"].startswith("lacks this version of fedrule (import of benchmarks")
 
 
 def test_versions_of_packages_that_differ_are_named():

@@ -61,6 +61,9 @@ if "fedrule.commands.list_host" in sys.orig_argv and pathlib.Path(__file__).with
 """
 
 
+CONTENT = {"method": "graphrule", "modules": [], "code": "", "k": 1, "unknown": "ignore", "max_similar": 0}
+
+
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
     """A cluster with two workers, which have a method with other code than here."""
@@ -265,11 +268,21 @@ def test_a_machine_that_lacks_a_package_refuses_in_words(folder, tmp_path, monke
     block += "        if name == 'safetensors':\n            raise ModuleNotFoundError('No module named safetensors')\n"
     (tmp_path / "sitecustomize.py").write_text(block + "sys.meta_path.insert(0, Absent())\n")
     monkeypatch.syspath_prepend(tmp_path)
-    content = {"method": "graphrule", "modules": [], "code": "", "k": 1, "unknown": "refuse", "max_similar": 0}
-    homes = (folder / HOMES).read_bytes()
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     with closing(ListHost()) as host:
-        reply = host.run("batch", content, folder / "model.safetensors", homes, ignore_progress)
+        reply = host.run(
+            "batch", CONTENT, tmp_path / "model.safetensors", (folder / HOMES).read_bytes(), ignore_progress
+        )
     assert reply["refusal"].startswith("cannot use the model of graphrule (a model file needs the extra infer: pip ")
+
+
+def test_a_model_that_was_damaged_on_its_way_is_an_error_and_no_refusal(folder, tmp_path):
+    model = tmp_path / "model.safetensors"
+    model.write_bytes((folder / "model.safetensors").read_bytes()[:-1])
+    with closing(ListHost()) as host:
+        reply = host.run("batch", CONTENT, model, (folder / HOMES).read_bytes(), ignore_progress)
+    assert reply["error"].startswith("its arrays cannot be read, it may be truncated (")
+    assert "refusal" not in reply
 
 
 def test_the_file_of_jobs_is_that_of_this_machine_byte_for_byte(folder, tmp_path, monkeypatch):
