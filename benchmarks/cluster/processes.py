@@ -92,9 +92,9 @@ P = TypeVar("P", bound=Process)
 class ProcessPool(Generic[K, P]):
     """Processes that do jobs at the same time, started from any thread, so that all of them can be stopped."""
 
-    def __init__(self, start: Callable[[K], P], *, most_idle: int) -> None:
+    def __init__(self, start: Callable[[K], P], *, most_idle: int | None = None) -> None:
         self.stopped = False
-        self._start, self._most_idle = start, most_idle  # processes kept for later jobs
+        self._start, self._most_idle = start, most_idle  # processes kept for later jobs; None: all
         self._running: dict[P, str] = {}  # and its job
         self._cancelled: set[str] = set()  # jobs
         self._idle: list[P] = []
@@ -146,7 +146,8 @@ class ProcessPool(Generic[K, P]):
             with self._lock:
                 del self._running[process]
                 # The first ones stay: a suite goes through its methods in turn, so the longest idle one is next.
-                kept = kept and not self.stopped and len(self._idle) < self._most_idle
+                room = self._most_idle is None or len(self._idle) < self._most_idle
+                kept = kept and room and not self.stopped and job not in self._cancelled
                 if kept:
                     self._idle.append(process)
             if not kept:

@@ -31,7 +31,6 @@ from fedrule.inference.recommender import Recommender
 from fedrule.inference.transfer import TransferredLists
 
 HOST = "fedrule.commands.list_host:ListHost"
-MOST_IDLE = 64  # processes; a machine has as many as it makes batches at the same time
 PHRASES = Path(sentences.__file__).with_name("phrases.toml")
 HOMES, LISTS, REPLY = "homes.parquet", "lists.arrow", "reply.json"  # in the folder of a batch
 
@@ -52,7 +51,8 @@ class ListHost:
     """Makes lists on a machine of a cluster."""
 
     def __init__(self) -> None:
-        self._pool: ProcessPool[str, Process] = ProcessPool(_start, most_idle=MOST_IDLE)
+        # No more processes than the machine makes batches at the same time: all of them have the same model.
+        self._pool: ProcessPool[str, Process] = ProcessPool(_start)
 
     def refusal(self, content: Mapping[str, Any]) -> str:
         """Why this machine must not make lists; empty where it may."""
