@@ -76,11 +76,13 @@ class Cluster(ABC):
     def do(self, job: Job, on_progress: OnProgress = ignore_progress) -> Reply:
         """Wait for a job; the `files` that a machine has sent, or the last `error`. Empty if the cluster was stopped.
 
-        A machine that refuses the job is a `DataError`.
+        Files that came before it had stopped are kept. A machine that refuses the job is a `DataError`.
         """
         reply: Reply = {}
         for attempt in range(1, ATTEMPTS + 1):
             reply = {} if self.stopped else self._ask(job, on_progress)
+            if "files" in reply:
+                break
             if self.stopped:
                 return {}
             if "refusal" in reply:

@@ -69,7 +69,8 @@ class ListHost:
             if code:
                 return {"error": f"{describe_failure(code, tail)} (on {socket.gethostname()})"}
             reply: Reply = json.loads((folder / REPLY).read_text("utf-8"))
-            return reply | {"files": {each.name: each.read_bytes() for each in folder.glob(LISTS)}}
+            lists = folder / LISTS
+            return reply | {"files": {LISTS: lists.read_bytes()}} if lists.exists() else reply
 
     def cancel(self, name: str) -> None:
         """End this batch."""

@@ -274,6 +274,7 @@ def test_a_machine_that_lacks_a_package_refuses_in_words(folder, tmp_path, monke
             "batch", CONTENT, tmp_path / "model.safetensors", (folder / HOMES).read_bytes(), ignore_progress
         )
     assert reply["refusal"].startswith("cannot use the model of graphrule (a model file needs the extra infer: pip ")
+    assert "files" not in reply
 
 
 def test_a_model_that_was_damaged_on_its_way_is_an_error_and_no_refusal(folder, tmp_path):
@@ -282,7 +283,7 @@ def test_a_model_that_was_damaged_on_its_way_is_an_error_and_no_refusal(folder, 
     with closing(ListHost()) as host:
         reply = host.run("batch", CONTENT, model, (folder / HOMES).read_bytes(), ignore_progress)
     assert reply["error"].startswith("its arrays cannot be read, it may be truncated (")
-    assert "refusal" not in reply
+    assert not {"refusal", "files"} & reply.keys()
 
 
 def test_the_file_of_jobs_is_that_of_this_machine_byte_for_byte(folder, tmp_path, monkeypatch):
