@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.cluster import cluster
 from benchmarks.cluster.cluster import Cluster, Reply
-from benchmarks.cluster.processes import OnProgress
 from benchmarks.cluster.remote import do_single_job
 from benchmarks.cluster.session_folder import shared_folder
 from datasets.common.errors import DataError
@@ -22,6 +21,8 @@ from datasets.common.files import atomic_file
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor, Job
+
+    from benchmarks.runs.history import OnProgress
 
 JOBS = {"slurm": 16, "local": 1}  # queued or running at the same time, by default
 TIME_LIMIT = 24 * 60  # minutes of a job; submitit's own default is 5

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from benchmarks.cluster.processes import OnProgress, ignore_progress
 from datasets.common.environment import DISTRIBUTIONS
 from datasets.common.errors import DataError, install_hint
 from datasets.common.files import Json
+
+if TYPE_CHECKING:
+    from benchmarks.runs.history import OnProgress
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class Cluster(ABC):
     def _ask(self, job: Job, on_progress: OnProgress) -> Reply:
         """The reply of one machine, with its name as `machine`; a final error is not to be tried again."""
 
-    def do(self, job: Job, on_progress: OnProgress = ignore_progress) -> Reply:
+    def do(self, job: Job, on_progress: OnProgress) -> Reply:
         """Wait for a job; the `files` that a machine has sent, or the last `error`. Empty if the cluster was stopped.
 
         Files that came before it had stopped are kept. A machine that refuses the job is a `DataError`.

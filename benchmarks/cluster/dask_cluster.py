@@ -24,12 +24,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.cluster.cluster import ATTEMPTS, Cluster, Job, Reply
-from benchmarks.cluster.processes import OnProgress
 from benchmarks.cluster.remote import topic_of
 from datasets.common.errors import DataError, counted
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Worker
+
+    from benchmarks.runs.history import OnProgress
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from benchmarks.cluster.cluster import Reply
-from benchmarks.cluster.processes import OnProgress, ignore_progress
 from benchmarks.cluster.session_folder import SessionFolder, delete_abandoned
 from datasets.common.environment import commit
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
+
+if TYPE_CHECKING:
+    from benchmarks.runs.history import OnProgress
 
 REPORT_INTERVAL = 1.0  # seconds between two reports of progress
 PREFIX = "fedrule-"  # of a session's folder
@@ -124,7 +126,7 @@ def do_single_job(text: str, data: bytes, folder: Path) -> Reply:
     """The job of a batch system."""
     session = Session(folder)
     try:
-        return session.do(text, data, "", on_progress=ignore_progress)
+        return session.do(text, data, "", on_progress=lambda *_: None)  # nobody asks how far it is
     finally:
         session.close()
 

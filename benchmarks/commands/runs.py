@@ -66,7 +66,7 @@ def _cluster(chosen: argparse.Namespace, folder: Path) -> AbstractContextManager
             "without --cluster on each machine, with --results in a folder that all of them see"
         )
     from benchmarks.cluster.cluster import open_cluster
-    from benchmarks.runs.cluster_executor import ClusterExecutor
+    from benchmarks.cluster.executor import ClusterExecutor
 
     how = {"options": chosen.cluster_option, "jobs": chosen.jobs, "threads": chosen.threads}
     repeat = "repeat the command: what is stored stays"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from baselines.registry import get, packages_of
-from benchmarks.cluster.processes import Process, ProcessPool, describe_failure, reporter, serve
+from benchmarks.runs.processes import Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.results.records import as_json
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment, Source, code_hash, make_experiment

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from benchmarks.cluster.cluster import Reply
-from benchmarks.cluster.processes import OnProgress, Process, ProcessPool, describe_failure, reporter, serve
+from benchmarks.runs.processes import Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.cluster.remote import refusal_of_other_code
 from benchmarks.runs.source_hash import source_hash
 from datasets.common.cli import EXTRAS, import_all
@@ -29,6 +29,9 @@ from datasets.storage import load_file
 from fedrule.inference import sentences
 from fedrule.inference.recommender import Recommender
 from fedrule.inference.transfer import TransferredLists
+
+if TYPE_CHECKING:
+    from benchmarks.runs.history import OnProgress
 
 HOST = "fedrule.commands.list_host:ListHost"
 PHRASES = Path(sentences.__file__).with_name("phrases.toml")

@@ -22,7 +22,7 @@ from baselines import registry
 from baselines.calibration import Calibration, calibrate
 from baselines.popularity import Popularity
 from baselines.registry import build
-from benchmarks.cluster.processes import describe_failure
+from benchmarks.runs.processes import describe_failure
 from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options

@@ -23,7 +23,7 @@ import psutil
 import datasets
 from benchmarks.cluster import dask_cluster
 from benchmarks.cluster.cluster import ATTEMPTS, Cluster
-from benchmarks.cluster.processes import ignore_progress
+from benchmarks.runs.history import ignore_progress
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress
 from fedrule.__main__ import main

@@ -15,18 +15,15 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import IO, Any, Generic, Self, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from datasets.common.environment import thread_variables
 
+if TYPE_CHECKING:
+    from benchmarks.runs.history import OnProgress
+
 TAIL = 4000  # bytes of a crashed process's last output
 ENDED = "ended"  # first word of the line in which a process reports a job's exit code
-
-OnProgress: TypeAlias = Callable[[int, int], None]  # gets how much of a job is done and how much there is
-
-
-def ignore_progress(done: int, of: int) -> None:
-    """The default: no progress is shown."""
 
 
 class Process:
@@ -50,7 +47,7 @@ class Process:
         """Whether it may do another job."""
         return self.process.poll() is None  # it ends too where the system needs its memory
 
-    def run(self, job: str, on_progress: OnProgress = ignore_progress) -> tuple[int, str]:
+    def run(self, job: str, on_progress: OnProgress) -> tuple[int, str]:
         """Wait for a job; its exit code, or that of this process if it died, and the last output."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None

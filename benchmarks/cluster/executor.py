@@ -1,4 +1,4 @@
-"""Runs on other machines (`benchmarks.cluster`): the scheduler is the same as for processes of this machine.
+"""Runs on a cluster: the scheduler is the same as for processes of this machine.
 
 It claims a run and hands it to the executor, which stores what comes back. On its machine, a run is executed in a
 process of its own; threads and PYTHONHASHSEED are set for that process, whatever the machine has, and the versions of
@@ -58,7 +58,7 @@ class ClusterExecutor:
         del checkpoints  # would stay on a machine that may be gone
         keys, code = experiment.keys(homes.stem).values(), experiment.code
         content = experiment_as_json(experiment) | {"threads": threads, "code": code}
-        job = Job(str(experiment), "benchmarks.runs.cluster_executor:RunHost", content, homes)
+        job = Job(str(experiment), "benchmarks.cluster.executor:RunHost", content, homes)
         reply = self.cluster.do(job, on_progress)
         if not reply:
             return []

@@ -25,7 +25,7 @@ from benchmarks.cluster import dask_cluster, remote
 from benchmarks.cluster.cluster import ATTEMPTS, open_cluster, other_versions
 from benchmarks.cluster.dask_cluster import Call, DaskCluster, _remote
 from benchmarks.results.store import Store, load_failures, load_results
-from benchmarks.runs.cluster_executor import ClusterExecutor
+from benchmarks.cluster.executor import ClusterExecutor
 from benchmarks.runs.experiment import make_experiment, make_source
 from benchmarks.runs.history import ignore_progress
 from benchmarks.runs.scheduler import run_all, write_homes
