@@ -222,7 +222,7 @@ def code_hash(method: type) -> str:
     Comments and docstrings do not count. Empty where the method has no file, as in a notebook.
     """
     try:
-        return source_hash([Path(inspect.getfile(method)), *sorted(EVALUATION.glob("*.py"))], FIT).hash
+        return source_hash([Path(inspect.getfile(method)), *sorted(EVALUATION.glob("*.py"))], FIT).digest
     except (OSError, TypeError, SyntaxError):
         return ""
 

@@ -16,26 +16,30 @@ from baselines.registry import files_of
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may have a docstring
 
 
-class Hashed(NamedTuple):
+class SourceHash(NamedTuple):
     """Files, and the hash of their code."""
 
     files: list[Path]
     stamp: list[tuple[int, int]]  # when each was changed last, and its size
-    hash: str  # 12 hex digits
+    digest: str  # 12 hex digits
 
 
-_HASHED: dict[tuple[Path, ...], Hashed] = {}  # by the files whose imports were followed
+_CACHE: dict[tuple[tuple[Path, ...], frozenset[Path]], SourceHash] = {}  # by the arguments
 
 
-def source_hash(roots: Sequence[Path], more: Collection[Path] = ()) -> Hashed:
-    """The hash of these files, of those of ours that they import, directly or through others, and of more files."""
-    known = _HASHED.get(tuple(roots))
+def source_hash(roots: Sequence[Path], more: Collection[Path] = ()) -> SourceHash:
+    """The hash of these files, of those of ours that they import, directly or through others, and of more files.
+
+    Imports are followed as those of methods are, so not within benchmarks/, which methods cannot import.
+    """
+    key = tuple(roots), frozenset(more)
+    known = _CACHE.get(key)
     if known is None or known.stamp != _stamp(known.files):  # reading them all takes a while
         files = sorted({found for root in roots for found in files_of(root)}.union(more))
         stamp = _stamp(files)
         parts = [part for each, when in zip(files, stamp, strict=True) for part in (each.name, _code(each, when))]
-        known = Hashed(files, stamp, hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12])
-        _HASHED[tuple(roots)] = known
+        known = SourceHash(files, stamp, hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12])
+        _CACHE[key] = known
     return known
 
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any
 
+from benchmarks.cluster import cluster, remote
 from benchmarks.cluster.cluster import Reply
-from benchmarks.runs.processes import Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.cluster.remote import refusal_of_other_code
-from benchmarks.runs.source_hash import source_hash
+from benchmarks.runs import processes, source_hash
+from benchmarks.runs.processes import Process, ProcessPool, describe_failure, reporter, serve
 from datasets.common.cli import EXTRAS, import_all
 from datasets.common.environment import commit, versions
 from datasets.common.errors import DataError, install_hint
@@ -35,18 +36,20 @@ if TYPE_CHECKING:
 
 HOST = "fedrule.commands.list_host:ListHost"
 PHRASES = Path(sentences.__file__).with_name("phrases.toml")
+# What brings homes to a process and lists back; other code of ours that is imported is found by its imports.
+CLUSTER = {Path(file) for file in (cluster.__file__, remote.__file__, processes.__file__, source_hash.__file__)}
 HOMES, LISTS, REPLY = "homes.parquet", "lists.arrow", "reply.json"  # in the folder of a batch
 
 
 def code_of(modules: list[str]) -> str:
-    """Hash of all code that makes lists, of the words of their sentences, and of these modules."""
+    """Hash of all code that makes lists on another machine, of the words of their sentences, and of these modules."""
     roots = [Path(__file__)]
     for module in modules:
         found = importlib.util.find_spec(module)
         if found is None:
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
         roots.append(Path(str(found.origin)))
-    parts = [source_hash(roots).hash.encode(), PHRASES.read_bytes()]
+    parts = [source_hash.source_hash(roots, CLUSTER).digest.encode(), PHRASES.read_bytes()]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
 
 

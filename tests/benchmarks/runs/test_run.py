@@ -27,7 +27,7 @@ from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
 from benchmarks.runs.scheduler import Turns, run_all, write_homes
-from benchmarks.runs.source_hash import _HASHED
+from benchmarks.runs.source_hash import _CACHE, source_hash
 from benchmarks.runs.workers import Workers
 from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
 from datasets.common.errors import DataError, error_line
@@ -352,11 +352,24 @@ def test_the_code_of_a_method_does_not_change_with_comments_and_docstrings(tmp_p
 def test_the_code_of_a_run_is_that_of_its_method_the_evaluation_and_the_data_that_both_use():
     assert len(code_hash(Popularity)) == 12
     root = Path(registry.__file__).parents[1]
-    hashed = next(each for roots, each in _HASHED.items() if root / "baselines/popularity.py" in roots)
+    hashed = next(each for (roots, _), each in _CACHE.items() if root / "baselines/popularity.py" in roots)
     names = {file.relative_to(root).as_posix() for file in hashed.files}
     assert {"baselines/popularity.py", "benchmarks/evaluation/metrics.py", "datasets/splits.py"} <= names
     assert {"benchmarks/runs/run.py", "benchmarks/runs/history.py", "baselines/calibration.py"} <= names
     assert not {"baselines/mf.py", "benchmarks/results/store.py"} & names
+
+
+def test_the_hash_of_files_is_that_of_all_that_are_named(tmp_path):
+    root, more = tmp_path / "root.py", tmp_path / "more.py"
+    root.write_text("a = 1")
+    more.write_text("b = 1")
+    plain = source_hash([root])
+    assert plain.files == [root]
+    both = source_hash([root], [more])
+    assert both.files == [more, root]
+    assert both.digest != plain.digest == source_hash([root]).digest
+    more.write_text("b = 1000")
+    assert source_hash([root], [more]).digest not in {plain.digest, both.digest}
 
 
 def test_why_a_process_failed_is_the_last_line_of_its_error_whatever_it_printed():
