@@ -133,6 +133,8 @@ def open_cluster(
     """
     if name is None:
         raise DataError("--cluster-option is for --cluster slurm and --cluster local")
+    if jobs is not None and jobs < 1:
+        raise DataError(f"jobs must be at least 1, got {jobs}")
     given = _read_options(options)
     if name in BATCH_SYSTEMS:
         _refuse_without("submitit", name)

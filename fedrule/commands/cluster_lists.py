@@ -8,19 +8,15 @@ the order of homes, and no more than IN_FLIGHT batches are held for each that th
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock, Semaphore
-from typing import TypeAlias
-
-import numpy as np
+from typing import NamedTuple
 
 from baselines.registry import get
 from benchmarks.cluster.cluster import BATCH_SYSTEMS, Cluster, Job, open_cluster
@@ -40,23 +36,27 @@ SEARCHES_OF_JOB = 64  # for a batch system, where a job takes seconds to start
 IN_FLIGHT = 2  # one is made, the next one waits for it to end
 MOST_THREADS = 4096  # each waits for a batch; they are started when they are needed
 
-Make: TypeAlias = Callable[[], TransferredLists]
+class Batch(NamedTuple):
+    """Homes whose lists one job makes."""
+
+    name: str  # in messages
+    homes: Homes
+    ends_part: bool
 
 
 @contextmanager
 def lists_of_cluster(
-    parts: Iterable[Homes], recommender: Recommender, chosen: argparse.Namespace, bar: Progress
+    parts: Iterable[Homes], saved: SavedModel, recommender: Recommender, chosen: argparse.Namespace, bar: Progress
 ) -> Iterator[Iterator[Lists]]:
-    """The lists of each part, made on the cluster that the options of the command name."""
+    """The lists of each part, made by this model on the cluster that the options of the command name."""
+    recommender.check(chosen.k, chosen.max_similar)
     how = {"options": chosen.cluster_option, "jobs": chosen.jobs, "folder": chosen.out.parent}
+    not_connected = open_cluster(chosen.cluster, **how)
     with shared_folder(chosen.out.parent) as folder:
         model = folder.path / f"{recommender.digest}.safetensors"
-        shutil.copyfile(chosen.model, model)
-        saved = SavedModel.load(model)
-        if saved.digest != recommender.digest:
-            raise DataError(f"{chosen.model}: another model was written there meanwhile; repeat the command")
+        saved.save(model)
         modules = [get(recommender.method).__module__] if needs_method(saved) else []
-        with open_cluster(chosen.cluster, **how) as cluster:
+        with not_connected as cluster:
             made = ClusterLists(recommender, model, modules, chosen, cluster, bar)
             with closing(made.of(parts)) as lists:
                 yield lists
@@ -78,7 +78,6 @@ class ClusterLists:
         self._options = {name: getattr(chosen, name) for name in ("k", "unknown", "max_similar")}
         about: dict[str, Json] = {"method": recommender.method, "modules": [*modules], "code": code_of(modules)}
         self._content: dict[str, Json] = {**self._options, **about}
-        self._jobs = 1 if chosen.jobs is None else chosen.jobs  # to be checked
         self._searches = SEARCHES_OF_JOB if chosen.cluster in BATCH_SYSTEMS else SEARCHES
         self._lock = Lock()  # of the bar and the failure
         self._failure: BaseException | None = None  # the first one
@@ -86,7 +85,7 @@ class ClusterLists:
 
     def of(self, parts: Iterable[Homes]) -> Generator[Lists, None, None]:
         """The lists of each part."""
-        waiting: deque[tuple[Future[TransferredLists], bool]] = deque()
+        waiting: deque[tuple[Future[TransferredLists], bool]] = deque()  # and whether a part ends with it
         made: list[TransferredLists] = []  # of the current part
 
         def first() -> Iterator[Lists]:
@@ -98,10 +97,10 @@ class ClusterLists:
 
         with ThreadPoolExecutor(MOST_THREADS) as pool:
             try:
-                for make, ends_part in self._batches(parts):
+                for batch in self._batches(parts):
                     while len(waiting) >= IN_FLIGHT * self._grown_capacity():
                         yield from first()
-                    waiting.append((pool.submit(make), ends_part))
+                    waiting.append((pool.submit(self._make, batch.name, batch.homes), batch.ends_part))
                 while waiting:
                     yield from first()
             except BaseException as error:
@@ -110,18 +109,15 @@ class ClusterLists:
                     raise self._failure from None
                 raise
 
-    def _batches(self, parts: Iterable[Homes]) -> Iterator[tuple[Make, bool]]:
-        """What makes the lists of each batch, and whether a part ends with it."""
-        number = place = 0
-        for homes in parts:
-            # Refuses wrong options, and is all there is of a part without homes.
-            nobody = homes.subset(np.zeros(0, dtype=np.int64))
-            nothing = TransferredLists.of(self._recommender.recommend_many(nobody, **self._options, jobs=self._jobs))
-            for batch in self._recommender.batches(homes, self._searches, unknown=self._options["unknown"]):
+    def _batches(self, parts: Iterable[Homes]) -> Iterator[Batch]:
+        """All batches; at least one of each part."""
+        number = place = 0  # of batches and homes so far
+        for part in parts:
+            end = place + part.n_homes
+            for homes in self._recommender.batches(part, self._searches, unknown=self._options["unknown"]):
                 number, first = number + 1, place + 1
-                place += batch.n_homes
-                yield partial(self._make, f"batch {number} (homes {first:,} to {place:,})", batch), False
-            yield lambda lists=nothing: lists, True  # type: ignore[misc]
+                place += homes.n_homes
+                yield Batch(f"batch {number} (homes {first:,} to {place:,})", homes, ends_part=place == end)
 
     def _grown_capacity(self) -> int:
         """How many batches are made at a time, those of machines that have come since included."""

@@ -16,6 +16,7 @@ from fedrule.commands import HOMES_HELP, HOMES_METAVAR, load_homes
 from fedrule.inference.output import Recommendations
 from fedrule.inference.recommender import Recommender
 from fedrule.inference.request import BadHome, HomeRequest
+from fedrule.models.file import SavedModel
 
 if TYPE_CHECKING:
     from datasets.common.progress import Progress
@@ -64,10 +65,9 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.data is None and (chosen.cluster is not None or chosen.cluster_option):
         raise DataError("--cluster is for many homes: give --all DATA with --out FILE")
     import_all(chosen.modules)
-    recommender = Recommender.load(chosen.model)
     if chosen.data is not None:
-        return _write_all(recommender, chosen)
-    home = HomeRequest.read(chosen.home)
+        return _write_all(chosen)
+    recommender, home = Recommender.load(chosen.model), HomeRequest.read(chosen.home)
     try:
         answer = recommender.recommend(home, chosen.k, unknown=chosen.unknown, max_similar=chosen.max_similar)
     except BadHome as error:
@@ -78,7 +78,7 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
+def _write_all(chosen: argparse.Namespace) -> int:
     from datasets.common.progress import progress
     from fedrule.inference.output import check_suffix, write_all
 
@@ -92,7 +92,7 @@ def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
             devices, rules = devices + part.ignored_devices, rules + part.ignored_rules
             yield part
 
-    with progress(None, " homes", quiet=chosen.quiet) as bar, _lists(recommender, chosen, bar) as made:
+    with progress(None, " homes", quiet=chosen.quiet) as bar, _lists(chosen, bar) as made:
         n_homes, n_rows = write_all(counted(made), chosen.out)
     sys.stdout.write(f"{n_rows:,} recommendations for {n_homes:,} homes written to {chosen.out}\n")
     if empty:
@@ -103,16 +103,18 @@ def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _lists(recommender: Recommender, chosen: argparse.Namespace, bar: Progress) -> Iterator[Iterator[Lists]]:
+def _lists(chosen: argparse.Namespace, bar: Progress) -> Iterator[Iterator[Lists]]:
     """The lists of each part of the data, made here or on a cluster."""
-    jobs = THREADS if chosen.jobs is None else chosen.jobs
+    saved = SavedModel.load(chosen.model)
+    recommender = Recommender.of(saved, chosen.model)
     if chosen.cluster is None and not chosen.cluster_option:
+        jobs = THREADS if chosen.jobs is None else chosen.jobs
         how = {"unknown": chosen.unknown, "max_similar": chosen.max_similar, "jobs": jobs, "on_homes": bar.step}
         yield (recommender.recommend_many(homes, chosen.k, **how) for homes in _parts(chosen.data, bar))
         return
     from fedrule.commands.cluster_lists import lists_of_cluster
 
-    with lists_of_cluster(_parts(chosen.data, bar), recommender, chosen, bar) as lists:
+    with lists_of_cluster(_parts(chosen.data, bar), saved, recommender, chosen, bar) as lists:
         yield lists
 
 

@@ -96,10 +96,15 @@ class Recommender:
     @classmethod
     def load(cls, path: Path | str) -> Recommender:
         """From a file that `fedrule.train` has saved; a wrong, truncated or altered one is a `DataError`."""
+        return cls.of(SavedModel.load(path), path)
+
+    @classmethod
+    def of(cls, saved: SavedModel, path: Path | str) -> Recommender:
+        """Of a model from this file, which errors name."""
         try:
-            return cls(SavedModel.load(path))
+            return cls(saved)
         except DataError as error:
-            raise error if str(error).startswith(str(path)) else DataError(f"{path}: {error}") from None
+            raise DataError(f"{path}: {error}") from None
 
     @property
     def method(self) -> str:
@@ -138,6 +143,10 @@ class Recommender:
     def warm_up(self) -> None:
         """Answer for a home of one device: loads what a process that has the model from another one lacks."""
         self.recommend(HomeRequest([RequestDevice(0, name) for name in self.card.types[:1]]), 1)
+
+    def check(self, k: int, max_similar: int) -> None:
+        """Raise unless lists can be made with these options; for work that is to be prepared first."""
+        self._search_for(k, max_similar)
 
     def recommend_many(
         self,
@@ -189,9 +198,9 @@ class Recommender:
         """The homes in parts of which `recommend_many` gives what it gives for all of them, bit for bit.
 
         Homes that are searched together stay together, as many `searches` in each part: their scores come from the same
-        matrix products, whose last bits may depend on the number of rows.
+        matrix products, whose last bits may depend on the number of rows. No homes are one part, as they have lists too.
         """
-        together = _together(self._known(homes, unknown))
+        together = _together(self._known(homes, unknown)) or [(0, 0)]
         for at in range(0, len(together), searches):
             part = together[at : at + searches]
             yield homes.subset(np.arange(part[0][0], part[-1][1]))
