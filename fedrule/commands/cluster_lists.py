@@ -1,8 +1,11 @@
 """`recommend --cluster`: the lists of many homes, made by other machines in batches.
 
 The homes of a batch travel with it, since other machines have no database; the model is sent to each machine once.
-Batches are those of `Recommender.batches`, so that their lists are those of this machine, bit for bit. Lists come in
-the order of homes, and no more than IN_FLIGHT batches are held for each that the cluster makes at a time.
+Batches are those of `Recommender.batches`, so that their lists are those of this machine, bit for bit.
+
+Lists come in the order of homes. Held here are the part of the data that is being read; the homes or lists of IN_FLIGHT
+batches for each that the cluster makes at a time; and all earlier lists of their part, as compressed bytes, since a part
+is written at once. A database has parts of some 20,000 homes, other data is one part.
 """
 
 from __future__ import annotations
