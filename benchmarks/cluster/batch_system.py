@@ -95,6 +95,8 @@ class BatchSystem(Cluster):
         finally:
             with self._lock:
                 self._jobs.discard(submitted)
+                if submitted.done():
+                    _delete_files(submitted)
         with suppress(Exception):
             submitted.cancel()  # it was submitted while the others were cancelled
         return {}
@@ -106,3 +108,10 @@ class BatchSystem(Cluster):
             if not shared.exists():
                 with atomic_file(shared) as temporary:
                     shutil.copyfile(file, temporary)
+
+
+def _delete_files(job: Job[Reply]) -> None:
+    """Delete what was handed over for a job that has ended: it may have homes, and there may be thousands of jobs."""
+    for path in (job.paths.submitted_pickle, job.paths.result_pickle):
+        with suppress(OSError):  # such as one that it never wrote
+            path.unlink()

@@ -23,6 +23,7 @@ import psutil
 
 import datasets
 from benchmarks.cluster import dask_cluster
+from benchmarks.cluster.batch_system import BatchSystem
 from benchmarks.cluster.cluster import ATTEMPTS, Cluster
 from benchmarks.runs.history import ignore_progress
 from datasets.common.errors import DataError
@@ -289,9 +290,18 @@ def test_a_model_that_was_damaged_on_its_way_is_an_error_and_no_refusal(folder, 
 
 def test_the_file_of_jobs_is_that_of_this_machine_byte_for_byte(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster_lists, "SEARCHES_OF_JOB", 16)  # two jobs
+    asked, left, ask = [], [], BatchSystem._ask
+
+    def ask_and_look(*given):
+        asked.append(ask(*given))
+        left.extend(tmp_path.glob(".cluster-*/*.pkl"))
+        return asked[-1]
+
+    monkeypatch.setattr(BatchSystem, "_ask", ask_and_look)
     assert main(arguments(folder, tmp_path / "here.parquet")) == 0
-    options = ["--cluster", "local", "--cluster-option", "timeout_min=10", "--jobs", "2"]
+    options = ["--cluster", "local", "--cluster-option", "timeout_min=10", "--jobs", "1"]
     assert main(arguments(folder, tmp_path / "there.parquet", *options)) == 0
+    assert (len(asked), left) == (2, [])  # no file of a job stays until the command ends
     assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
     assert len(list(tmp_path.iterdir())) == 2
 
