@@ -1,6 +1,6 @@
 """Other machines that do jobs: an existing Dask cluster, or a batch system by submitit.
 
-A job is text, the name of what does it on the other machine (a `Host` of `benchmarks.cluster.remote`), and a file that
+A job is text, the name of what does it on the other machine (a `JobHandler` of `benchmarks.cluster.remote`), and a file that
 is sent to each machine once. A machine that lacks the same code refuses it, which ends the command. A job whose machine
 dies, or cannot do it, is given to another one, ATTEMPTS times in all.
 """
@@ -38,7 +38,7 @@ class Job:
     """What another machine is to do."""
 
     name: str  # in messages
-    host: str  # MODULE:CLASS of what does it there
+    handler: str  # MODULE:CLASS of what does it there
     content: Mapping[str, Json]  # that it needs to know
     file: Path  # that it needs; its name is of its content, so that it is sent to each machine once
     data: bytes = b""  # that it needs, of this job only
@@ -46,7 +46,7 @@ class Job:
     @property
     def text(self) -> str:
         """All of it but the data, for the other machine."""
-        return json.dumps({"host": self.host, "file": self.file.name, "content": self.content})
+        return json.dumps({"handler": self.handler, "file": self.file.name, "content": self.content})
 
 
 class Cluster(ABC):

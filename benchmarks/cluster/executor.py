@@ -58,7 +58,7 @@ class ClusterExecutor:
         del checkpoints  # would stay on a machine that may be gone
         keys, code = experiment.keys(homes.stem).values(), experiment.code
         content = experiment_as_json(experiment) | {"threads": threads, "code": code}
-        job = Job(str(experiment), "benchmarks.cluster.executor:RunHost", content, homes)
+        job = Job(str(experiment), "benchmarks.cluster.executor:RunHandler", content, homes)
         reply = self.cluster.do(job, on_progress)
         if not reply:
             return []
@@ -74,7 +74,7 @@ class ClusterExecutor:
         return results
 
 
-class RunHost:
+class RunHandler:
     """Executes runs on a machine of a cluster, each in a process."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A job on another machine: a host does it, where the machine has the same code as the one that asks.
+"""A job on another machine: a handler does it, where the machine has the same code as the one that asks.
 
 All that travels is JSON, bytes and text, so that a machine with another version can answer too.
 """
@@ -31,7 +31,7 @@ PREFIX = "fedrule-"  # of a session's folder
 Content: TypeAlias = Mapping[str, Any]  # of a job, as JSON has it
 
 
-class Host(Protocol):
+class JobHandler(Protocol):
     """What does the jobs of one kind on a machine, perhaps several at the same time, for one client."""
 
     def refusal(self, content: Content) -> str:
@@ -65,20 +65,20 @@ def refusal_of_other_code(name: str, code: str, code_here: Callable[[], str]) ->
 
 @dataclass
 class Session:
-    """What a machine holds for one client: a folder of files, and hosts by name."""
+    """What a machine holds for one client: a folder of files, and handlers by name."""
 
     folder: Path
     temporary: SessionFolder | None = None  # where the folder is only for this session
-    hosts: dict[str, Host] = field(default_factory=dict)
+    handlers: dict[str, JobHandler] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
-    def host(self, name: str) -> Host:
-        """A host, made when it is needed first."""
+    def handler(self, name: str) -> JobHandler:
+        """A handler, made when it is needed first."""
         with self.lock:
-            if name not in self.hosts:
+            if name not in self.handlers:
                 module, _, kind = name.partition(":")
-                self.hosts[name] = getattr(importlib.import_module(module), kind)()
-            return self.hosts[name]
+                self.handlers[name] = getattr(importlib.import_module(module), kind)()
+            return self.handlers[name]
 
     def do(
         self,
@@ -93,31 +93,31 @@ class Session:
         try:
             job = json.loads(text)
             try:
-                host = self.host(job["host"])
+                handler = self.handler(job["handler"])
             except (ImportError, AttributeError) as error:
                 return {"refusal": f"lacks this version of fedrule ({error})"}
-            if refusal := host.refusal(job["content"]):
+            if refusal := handler.refusal(job["content"]):
                 return {"refusal": refusal}
             file = self.folder / job["file"]
             if not file.exists():
                 return {"lacks": file.name}
             on_start()
-            return host.run(name, job["content"], file, data, on_progress)
+            return handler.run(name, job["content"], file, data, on_progress)
         except Exception:  # such as a full disk: the job is tried on another machine
             return {"error": f"{traceback.format_exc().rstrip()} (on {socket.gethostname()})"}
 
     def cancel(self, name: str) -> None:
-        """End a job; it has a host already, as no job runs before its file has come."""
+        """End a job; it has a handler already, as no job runs before its file has come."""
         with self.lock:
-            for host in self.hosts.values():
-                host.cancel(name)
+            for handler in self.handlers.values():
+                handler.cancel(name)
 
     def close(self) -> None:
         """End its jobs and delete its files."""
         with self.lock:
-            for host in self.hosts.values():
-                host.stop()
-                host.close()
+            for handler in self.handlers.values():
+                handler.stop()
+                handler.close()
         if self.temporary is not None:
             self.temporary.delete()
 

@@ -28,10 +28,10 @@ from datasets.common.errors import DataError, error_line
 from datasets.common.files import Json
 from datasets.common.progress import Progress
 from datasets.homes import Homes, Provenance
-from fedrule.commands.list_host import HOMES, HOST, LISTS, code_of
+from fedrule.commands.list_handler import HOMES, HANDLER, LISTS, code_of
 from fedrule.inference.output import Lists
 from fedrule.inference.recommender import Recommender, needs_method
-from fedrule.inference.transfer import TransferredLists
+from fedrule.inference.arrow_lists import ArrowLists
 from fedrule.models.file import SavedModel
 
 SEARCHES = 8  # in a batch: a second of work
@@ -88,14 +88,14 @@ class ClusterLists:
 
     def of(self, parts: Iterable[Homes]) -> Generator[Lists, None, None]:
         """The lists of each part."""
-        waiting: deque[tuple[Future[TransferredLists], bool]] = deque()  # and whether a part ends with it
-        made: list[TransferredLists] = []  # of the current part
+        waiting: deque[tuple[Future[ArrowLists], bool]] = deque()  # and whether a part ends with it
+        made: list[ArrowLists] = []  # of the current part
 
         def first() -> Iterator[Lists]:
             future, ends_part = waiting.popleft()
             made.append(future.result())
             if ends_part:
-                yield TransferredLists.concatenate(made)
+                yield ArrowLists.concatenate(made)
                 made.clear()
 
         with ThreadPoolExecutor(MOST_THREADS) as pool:
@@ -130,7 +130,7 @@ class ClusterLists:
             self._capacity = capacity
         return capacity
 
-    def _make(self, name: str, homes: Homes) -> TransferredLists:
+    def _make(self, name: str, homes: Homes) -> ArrowLists:
         """The lists of a batch; a failure cancels all others."""
         seen = 0
 
@@ -142,16 +142,16 @@ class ClusterLists:
                 seen = max(done, seen)
 
         try:
-            data = _packed(homes, self._model.parent)
+            data = _parquet(homes, self._model.parent)
             with self._slots:
-                reply = self._cluster.do(Job(name, HOST, self._content, self._model, data), on_progress)
+                reply = self._cluster.do(Job(name, HANDLER, self._content, self._model, data), on_progress)
             if not reply:
                 raise CancelledError
             if "error" in reply:
                 raise DataError(f"{name}: {error_line(reply['error'])}")
             self._cluster.warn_of_versions(reply["versions"], reply["machine"])
             on_progress(homes.n_homes, homes.n_homes)
-            return TransferredLists.read(reply["files"][LISTS])
+            return ArrowLists.read(reply["files"][LISTS])
         except CancelledError:
             raise
         except BaseException as error:
@@ -161,7 +161,7 @@ class ClusterLists:
             raise
 
 
-def _packed(homes: Homes, folder: Path) -> bytes:
+def _parquet(homes: Homes, folder: Path) -> bytes:
     """A file of homes, without what is said of their source; written in this folder."""
     with TemporaryDirectory(dir=folder) as temporary:
         file = Path(temporary) / HOMES

@@ -31,9 +31,9 @@ from datasets.common.progress import Progress
 from fedrule.__main__ import main
 from fedrule.commands import cluster_lists
 from fedrule.commands.cluster_lists import ClusterLists
-from fedrule.commands.list_host import HOMES, ListHost, code_of
+from fedrule.commands.list_handler import HOMES, ListHandler, code_of
 from fedrule.inference import Recommender
-from fedrule.inference.transfer import TransferredLists
+from fedrule.inference.arrow_lists import ArrowLists
 from tests.support.crowded import crowded
 from tests.support.dask_cluster import ROOT, DaskProcesses
 from tests.support.homes_database import write_database
@@ -57,7 +57,7 @@ class Travelled(GraphRule):
 DEADLY = """
 # Where a file says so, processes of lists print a warning and are killed.
 import os, pathlib, signal, sys
-if "fedrule.commands.list_host" in sys.orig_argv and pathlib.Path(__file__).with_name("deadly").exists():
+if "fedrule.commands.list_handler" in sys.orig_argv and pathlib.Path(__file__).with_name("deadly").exists():
     print("UserWarning: little memory is left", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -115,7 +115,7 @@ def stopped_at_a_batch(workers):
     def look():
         for worker in workers:
             for child in psutil.Process(worker.pid).children():
-                if "fedrule.commands.list_host" in child.cmdline() and child.status() != psutil.STATUS_STOPPED:
+                if "fedrule.commands.list_handler" in child.cmdline() and child.status() != psutil.STATUS_STOPPED:
                     child.suspend()
                     found.append((worker, child))
                     return True
@@ -271,8 +271,8 @@ def test_a_machine_that_lacks_a_package_refuses_in_words(folder, tmp_path, monke
     (tmp_path / "sitecustomize.py").write_text(block + "sys.meta_path.insert(0, Absent())\n")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-    with closing(ListHost()) as host:
-        reply = host.run(
+    with closing(ListHandler()) as handler:
+        reply = handler.run(
             "batch", CONTENT, tmp_path / "model.safetensors", (folder / HOMES).read_bytes(), ignore_progress
         )
     assert reply["refusal"].startswith("cannot use the model of graphrule (a model file needs the extra infer: pip ")
@@ -282,8 +282,8 @@ def test_a_machine_that_lacks_a_package_refuses_in_words(folder, tmp_path, monke
 def test_a_model_that_was_damaged_on_its_way_is_an_error_and_no_refusal(folder, tmp_path):
     model = tmp_path / "model.safetensors"
     model.write_bytes((folder / "model.safetensors").read_bytes()[:-1])
-    with closing(ListHost()) as host:
-        reply = host.run("batch", CONTENT, model, (folder / HOMES).read_bytes(), ignore_progress)
+    with closing(ListHandler()) as handler:
+        reply = handler.run("batch", CONTENT, model, (folder / HOMES).read_bytes(), ignore_progress)
     assert reply["error"].startswith("its arrays cannot be read, it may be truncated (")
     assert not {"refusal", "files"} & reply.keys()
 
@@ -362,14 +362,14 @@ class Here(Cluster):
             assert self.go_on.wait(60)
         elif self.error:
             return {"error": self.error, "final": True}
-        with self.packed(job.data) as homes:
+        with self.sent_homes(job.data) as homes:
             lists = self.recommender.recommend_many(homes, 3)
         on_progress(homes.n_homes, homes.n_homes)
-        packed = TransferredLists.of(lists).packed[0]
-        return {"files": {"lists.arrow": packed}, "versions": {}, "machine": "here"}
+        stream = ArrowLists.of(lists).streams[0]
+        return {"files": {"lists.arrow": stream}, "versions": {}, "machine": "here"}
 
     @contextmanager
-    def packed(self, data):
+    def sent_homes(self, data):
         path = self.folder / f"{threading.get_ident()}.parquet"
         path.write_bytes(data)
         yield datasets.load("saved", path=path)
@@ -419,7 +419,7 @@ def test_a_few_batches_are_read_ahead_of_the_slowest_and_lists_come_in_order(her
     assert bar.done == homes.n_homes == sum(part.n_homes for part in results)
 
 
-def test_an_error_of_one_batch_ends_the_others_and_is_told(here):
+def test_an_error_of_one_batch_ends_the_others_and_names_its_homes(here):
     homes, _, cluster, lists, _ = here
     cluster.error = "datasets.common.errors.DataError: too many rules"
     with pytest.raises(DataError, match=r"^batch 2 \(homes 2 to 2\): too many rules$"):

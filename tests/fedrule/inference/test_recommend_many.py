@@ -17,7 +17,7 @@ from fedrule.inference import HomeRequest, Recommender
 from fedrule.inference import recommender as recommender_module
 from fedrule.inference.output import write_all
 from fedrule.inference.search import ScorerSearch
-from fedrule.inference.transfer import TransferredLists
+from fedrule.inference.arrow_lists import ArrowLists
 from tests.support.random_models import cases, random_model
 from tests.support.two_homes import two_homes
 
@@ -84,8 +84,8 @@ def test_lists_made_in_batches_and_sent_are_those_of_all_homes_bit_for_bit(case,
         patch.setattr(recommender_module, "PAIRS_AT_ONCE", at_once)
         whole = recommender.recommend_many(case.homes, 5)
         batches = [*recommender.batches(case.homes, searches), case.homes.subset(np.zeros(0, dtype=np.int64))]
-        lists = [TransferredLists.of(recommender.recommend_many(batch, 5)) for batch in batches]
-    sent = TransferredLists.concatenate([TransferredLists.read(each.packed[0]) for each in lists])
+        lists = [ArrowLists.of(recommender.recommend_many(batch, 5)) for batch in batches]
+    sent = ArrowLists.concatenate([ArrowLists.read(each.streams[0]) for each in lists])
     assert [user for batch in batches for user in batch.users] == list(case.homes.users)
     pd.testing.assert_frame_equal(sent.frame(), whole.frame(), check_exact=True)
     assert len(sent) == len(whole)

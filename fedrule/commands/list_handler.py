@@ -29,12 +29,12 @@ from datasets.common.files import Json
 from datasets.storage import load_file
 from fedrule.inference import sentences
 from fedrule.inference.recommender import Recommender
-from fedrule.inference.transfer import TransferredLists
+from fedrule.inference.arrow_lists import ArrowLists
 
 if TYPE_CHECKING:
     from benchmarks.runs.history import OnProgress
 
-HOST = "fedrule.commands.list_host:ListHost"
+HANDLER = "fedrule.commands.list_handler:ListHandler"
 PHRASES = Path(sentences.__file__).with_name("phrases.toml")
 # What brings homes to a process and lists back; other code of ours that is imported is found by its imports.
 CLUSTER = {Path(file) for file in (cluster.__file__, remote.__file__, processes.__file__, source_hash.__file__)}
@@ -53,7 +53,7 @@ def code_of(modules: list[str]) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
 
 
-class ListHost:
+class ListHandler:
     """Makes lists on a machine of a cluster."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class ListHost:
 
 
 def _start(model: str) -> Process:
-    return Process("fedrule.commands.list_host", key=model, threads=1)
+    return Process("fedrule.commands.list_handler", key=model, threads=1)
 
 
 def _make(job: dict[str, Any], lines: IO[str]) -> int:
@@ -117,11 +117,11 @@ def _make(job: dict[str, Any], lines: IO[str]) -> int:
     else:
         given = {name: job[name] for name in ("k", "unknown", "max_similar")}
         try:
-            lists = TransferredLists.of(recommender.recommend_many(homes, **given, on_homes=on_homes))
+            lists = ArrowLists.of(recommender.recommend_many(homes, **given, on_homes=on_homes))
         except DataError as error:  # it would be one on any machine
             reply = {"error": str(error), "final": True}
         else:
-            (folder / LISTS).write_bytes(lists.packed[0])
+            (folder / LISTS).write_bytes(lists.streams[0])
             reply = {"versions": versions()}
     (folder / REPLY).write_text(json.dumps(reply), "utf-8")
     return 0

@@ -23,10 +23,10 @@ COUNTS = ("n_homes", "n_lists", "ignored_devices", "ignored_rules")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TransferredLists:
-    """The lists of consecutive homes, packed; equal to those that were made here."""
+class ArrowLists:
+    """The lists of consecutive homes as streams of Arrow; equal to those that were made here."""
 
-    packed: tuple[bytes, ...]
+    streams: tuple[bytes, ...]
     rows: int
     n_homes: int
     n_lists: int
@@ -35,7 +35,7 @@ class TransferredLists:
 
     @classmethod
     def of(cls, lists: Lists) -> Self:
-        """The lists, packed once."""
+        """The lists as one stream."""
         table = pa.Table.from_pandas(lists.frame(), preserve_index=False)
         counts = {name: getattr(lists, name) for name in COUNTS}
         sink = pa.BufferOutputStream()
@@ -46,17 +46,17 @@ class TransferredLists:
         return cls((sink.getvalue().to_pybytes(),), len(lists), **counts)
 
     @classmethod
-    def read(cls, packed: bytes) -> Self:
-        """What another machine has packed."""
-        with pa.ipc.open_stream(packed) as reader:
+    def read(cls, stream: bytes) -> Self:
+        """The stream of another machine."""
+        with pa.ipc.open_stream(stream) as reader:
             counts: Mapping[str, Any] = json.loads(reader.schema.metadata[KEY])
-        return cls((packed,), **counts)
+        return cls((stream,), **counts)
 
     @classmethod
-    def concatenate(cls, parts: Sequence[TransferredLists]) -> TransferredLists:
+    def concatenate(cls, parts: Sequence[ArrowLists]) -> ArrowLists:
         """One part after the other; at least one."""
         counts = {name: sum(getattr(part, name) for part in parts) for name in ("rows", *COUNTS)}
-        return TransferredLists(tuple(packed for part in parts for packed in part.packed), **counts)
+        return ArrowLists(tuple(stream for part in parts for stream in part.streams), **counts)
 
     def __len__(self) -> int:
         return self.rows
@@ -64,8 +64,8 @@ class TransferredLists:
     def frame(self) -> pd.DataFrame:
         """In words, as that of `RankedLists`."""
         tables = []
-        for packed in self.packed:
-            with pa.ipc.open_stream(packed) as reader:
+        for stream in self.streams:
+            with pa.ipc.open_stream(stream) as reader:
                 tables.append(reader.read_all())
         # As one chunk, as those of a list made here: pages of a Parquet file end where chunks do.
         found: pd.DataFrame = pa.concat_tables(tables).combine_chunks().to_pandas()
