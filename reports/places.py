@@ -1,4 +1,4 @@
-"""The board of a place, which is a data set and track with a split, and rows of it by method: what is compared where."""
+"""The board of a place, which is a data set and track with a split, and rows of it by method."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable
 
 from benchmarks.results.formulations import FEATURES, FEDERATED_METHODS, GRAPH
+from benchmarks.results.leaderboard import SPLIT_TITLES
 from datasets.common.errors import DataError
 from reports import boards
 from reports.boards import FAMILIES, RankedBoard
 from reports.inputs import Inputs, Role
 from reports.outputs import RUN_RIVALS, Missing
 
+TRACKS = {"instances": "single devices"}
 USER_ITEM = FAMILIES["user-item"]
 # Of the graph formulation: all that rank by a home's graph, central and in the homes.
 GRAPH_METHODS = (
@@ -65,6 +67,20 @@ def every_ranking(inputs: Inputs) -> list[RankedBoard]:
             except DataError:  # its tables are gone, or are not of the same hidden rules; the leaderboard says so
                 continue
     return found
+
+
+def place_name(ranking: RankedBoard, *, homes: bool = True) -> str:
+    """The data, how many homes it has, and what is not usual about its track and split."""
+    run = ranking.board.runs[0][1]
+    many = run.counts.get("homes")
+    split = ranking.board.split_name
+    details = [
+        f"{many:,} homes" if many and homes else "",
+        "" if run.key.track == "types" else TRACKS.get(run.key.track, run.key.track),
+        "" if split == "holdout" else SPLIT_TITLES.get(split, split),
+    ]
+    text = ", ".join(filter(None, details))
+    return f"{run.key.data} ({text})" if text else run.key.data
 
 
 def labels_by_method(ranking: RankedBoard) -> dict[str, str]:
