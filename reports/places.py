@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from benchmarks.results.formulations import FEATURES, FEDERATED_METHODS, GRAPH
-from benchmarks.results.leaderboard import SPLIT_TITLES
+from benchmarks.results.formulations import FEATURES, FEDERATED_METHODS, GRAPH, PROBE
+from benchmarks.results.leaderboard import SPLIT_TITLES, Board
 from datasets.common.errors import DataError
 from reports import boards
 from reports.boards import FAMILIES, RankedBoard
-from reports.inputs import Inputs, Role
+from reports.inputs import IFTTT, PLACES, Inputs, Role
 from reports.outputs import RUN_RIVALS, Missing
 
 TRACKS = {"instances": "single devices"}
 USER_ITEM = FAMILIES["user-item"]
+NO_COMPETITORS = ("random", *FAMILIES[PROBE])  # chance, and what a hint in the data is worth
 # Of the graph formulation: all that rank by a home's graph, central and in the homes.
 GRAPH_METHODS = (
     *FAMILIES[GRAPH],
@@ -101,3 +102,53 @@ def share_kept(ranking: RankedBoard, federated: str | None, central: str | None)
         return None
     versus = ranking.against(federated, central)
     return versus.value_a / versus.value_b if versus is not None and versus.value_b else None
+
+
+def main_rankings(inputs: Inputs, roles: Sequence[Role] = PLACES) -> list[RankedBoard]:
+    """The rankings of each data set and track, with rules of known homes hidden; without what is missing."""
+    found = []
+    for role in roles:
+        try:
+            found.append(place_ranking(inputs, role))
+        except (Missing, DataError):  # the others may still say something
+            continue
+    return found
+
+
+def competitors(ranking: RankedBoard) -> list[str]:
+    """All rows but chance and probes, best first."""
+    method_of = {label: run.key.method for label, run in ranking.board.runs}
+    return [label for label in ranking.ordered if method_of[label] not in NO_COMPETITORS]
+
+
+def track_of(ranking: RankedBoard) -> str:
+    """Types or instances."""
+    return ranking.board.runs[0][1].key.track
+
+
+def paper_boards(inputs: Inputs) -> list[Board]:
+    """By the protocol paper, recipes first, those that were fitted to all training rules first."""
+    found = [board for board in inputs.boards if board.protocol == "paper" and board.split_name == "holdout"]
+    return sorted(found, key=lambda b: (boards.data_name(b) not in IFTTT.data, b.runs[0][1].key.curves, b.title))
+
+
+def both_protocols(inputs: Inputs, least: int) -> list[tuple[Board, RankedBoard]]:
+    """The boards by the paper's protocol with the rankings of the same homes and hidden rules.
+
+    Where at least so many methods were evaluated by both with their defaults, devices merged by type.
+    """
+    of_place = {_place(each.board): each for each in every_ranking(inputs)}
+    found = []
+    for board in paper_boards(inputs):
+        ranking = of_place.get(_place(board))
+        if ranking and not board.runs[0][1].key.curves and track_of(ranking) == "types":
+            kept = boards.with_rows(board, boards.main_rows(board))
+            if len(set(kept.methods()) & set(competitors(ranking))) >= least:
+                found.append((kept, ranking))
+    return found
+
+
+def _place(board: Board) -> str:
+    key = board.runs[0][1].key
+    split = {name: value for name, value in key.split.items() if name not in ("seed", "validation")}
+    return f"{key.fingerprint} {key.track} {sorted(split.items(), key=str)}"

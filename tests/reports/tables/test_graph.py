@@ -63,8 +63,8 @@ def test_lists_of_all_splits_and_tracks_stand_below_each_other_known_homes_first
     assert table.about.caption == (
         "The best graph method has so many times the MRR of the best user-item method: with devices merged by type "
         "1.20 (graphrank on wyze-synthetic (40 homes)) to 2.00 (graphrank on wyze-synthetic (40 homes, one automation "
-        "hidden)), more and told apart on 3 of 3 lists; among single devices 2.50 (graphrank on wyze-synthetic (40 homes, "
-        "single devices)), more and told apart on 1 of 1 lists."
+        "hidden)), more and told apart on 3 of 3 lists; among single devices 2.50 (graphrank on wyze-synthetic (40 "
+        "homes, single devices)), more and told apart on 1 of 1 lists."
     )
 
 

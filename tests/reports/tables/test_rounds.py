@@ -92,7 +92,7 @@ def test_options_are_the_settings_beside_the_defaults_without_those_of_the_paper
         options(Inputs(runs[:1]))
 
 
-def test_every_row_of_the_suite_of_options_is_an_option(tmp_path):
+def test_every_row_of_the_suite_of_options_is_an_option():
     wanted = {setting(each.method, each.overrides.parameters.items()) for each in read_suite("federated-options")}
     runs = tuple(
         by_round(each.method, (0.7, 0.6, 0.4), parameters=each.overrides.parameters)
