@@ -31,7 +31,7 @@ RUN_INTERPRETATIONS = "python -m benchmarks run federated"
 RUN_OPTIONS = "python -m benchmarks run federated-options"
 RUN_ENCODERS = "python -m benchmarks run gnn"
 EARLY = 10.0  # the round of the first loss of a cell
-HIGHEST = 100.0  # a loss above it is no number that a reader needs
+HIGHEST = 100.0  # nobody reads a loss above it
 CELL_NOTE = (
     "A cell: test loss after round 10 → at the end [lowest, highest over seeds]; AUC; MR(RT) from 1, means over seeds; "
     "how many runs diverged, which count with their last good model."

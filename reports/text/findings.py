@@ -46,7 +46,7 @@ from reports.text.formats import join_names
 from reports.text.intervals import estimate, interval, lead, percent, times, value_of, verdict
 
 TWINS = (("fedrank", "graphrank"), ("fedcompgcn", "compgcn"), ("fedease", "ease"), ("fcf", "mf"), ("fedmf", "mf"))
-TRACK_WORDS = {"types": "With devices merged by type", "instances": "Among single devices"}
+TRACK_WORDS = {"types": "First with devices merged by type", "instances": "First among single devices"}
 HOMES = (WYZE, IFTTT, next(role for role in PLACES if role.name == "home-assistant"))  # of homes by their size
 BY_HOMES = ("graphrank", "ease", "graphrule")  # whose values by number of homes are named
 EXAMPLES = ("graphrule", "popularity")  # of what AUC and MRR say of a method
@@ -128,7 +128,7 @@ def which_formulation(inputs: Inputs) -> Statement:
             first = "; ".join(f"{kind} on {join_names(where)}" for kind, where in leads.items())
             many = f"{apart or 'none'} of {counted(len(of_track), 'data set')}"
             rest = f"told apart from the best method of another formulation on {many}"
-            sentences.append(f"{words} these are first, {rest}: {first}.")
+            sentences.append(f"{words}: {first}; {rest}.")
     return _ofmain_rankings(sentences, shown)
 
 

@@ -23,10 +23,10 @@ def interval(value: float, low: float, high: float) -> str:
 
 
 def percent(value: float, low: float, high: float) -> str:
-    """97 % [95 %, 100 %]; 99.6 % [99.4 %, 99.9 %] where whole numbers would say all or nothing."""
+    """97 % [95, 100]; 99.6 % [99.4, 99.9] where whole numbers would say all or nothing."""
     digits = 1 if 0 < min(value, 1 - value) < 0.01 else 0
-    shown = [f"{100 * each:.{digits}f} %" for each in (value, low, high)]
-    return shown[0] if math.isnan(low) or math.isnan(high) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    shown = [f"{100 * each:.{digits}f}" for each in (value, low, high)]
+    return f"{shown[0]} %" + ("" if math.isnan(low) or math.isnan(high) else f" [{shown[1]}, {shown[2]}]")
 
 
 def times(ratio: Ratio) -> str:

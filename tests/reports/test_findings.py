@@ -38,11 +38,11 @@ def test_the_first_of_each_data_set_is_named_with_its_formulation(tmp_path):
             keep(tmp_path, method, mean, data=data, track=track, **EXACT)
     # Random order is no competitor, and fedrank is of the same formulation as graphrank.
     assert said(tmp_path, "formulation") == (
-        "With devices merged by type these are first, told apart from the best method of another formulation on 1 of "
-        "2 data sets: evidence ranking on wyze-synthetic (graphrank, MRR 0.300 [0.300, 0.300]); user-item, linear on "
-        "ifttt-synthetic (ease, MRR 0.400 [0.400, 0.400]). Among single devices these are first, told apart from the "
-        "best method of another formulation on 1 of 1 data set: evidence ranking on wyze-synthetic (graphrank, MRR "
-        "0.200 [0.200, 0.200])."
+        "First with devices merged by type: evidence ranking on wyze-synthetic (graphrank, MRR 0.300 [0.300, 0.300]); "
+        "user-item, linear on ifttt-synthetic (ease, MRR 0.400 [0.400, 0.400]); told apart from the best method of "
+        "another formulation on 1 of 2 data sets. First among single devices: evidence ranking on wyze-synthetic "
+        "(graphrank, MRR 0.200 [0.200, 0.200]); told apart from the best method of another formulation on 1 of 1 data "
+        "set."
     )
 
 
@@ -77,9 +77,9 @@ def test_federation_costs_what_the_worst_list_says(tmp_path):
     # 0.24 / 0.3 = 80 % is less than 0.27 / 0.3 = 90 %; 0.2 / 0.2 = 100 % is less than 0.22 / 0.2 = 110 %.
     assert said(tmp_path, "federation") == (
         "What a federated method has of the MRR of its twin with all data in one place, where it is least of 2 "
-        "lists: fedrank 80 % [80 %, 80 %] of graphrank on ifttt-fedrule; fedease all of ease; fcf 100 % [100 %, 100 "
-        "%] of mf on wyze-synthetic. Where the two are told apart (paired, 95 %): fedrank lower on 2 of 2, fcf "
-        "higher on 1 of 2."
+        "lists: fedrank 80 % [80, 80] of graphrank on ifttt-fedrule; fedease all of ease; fcf 100 % [100, 100] "
+        "of mf on wyze-synthetic. Where the two are told apart (paired, 95 %): fedrank lower on 2 of 2, fcf higher "
+        "on 1 of 2."
     )
 
 
@@ -210,9 +210,9 @@ def test_what_remains_open_is_what_the_best_list_misses(tmp_path):
     # 10 of 40 homes: 25 %. The same homes with each seed, so the error is that of 40 homes:
     # sqrt(40 / 39 * 40 * 0.25 * 0.75 / 40^2) = 0.0693, times 2.02 is 0.14.
     assert said(tmp_path, "open") == (
-        "Hidden rules that the best list does not have among its first ten: 25 % [11 %, 39 %] on wyze-synthetic "
+        "Hidden rules that the best list does not have among its first ten: 25 % [11, 39] on wyze-synthetic "
         "(graphrank). Of those that no training home has, among all candidates (by the method with the fewest "
-        "misses): 80 % [80 %, 80 %] on wyze-synthetic (graphrank) [95 % over seeds]."
+        "misses): 80 % [80, 80] on wyze-synthetic (graphrank) [95 % over seeds]."
     )
 
 
@@ -277,8 +277,8 @@ def test_numbers_have_as_many_digits_as_count():
     assert interval(0.05104, 0.0, 0.1048) == "0.0510 [0.0000, 0.1048]"
     assert interval(1.654, 0.9, 2.3) == "1.65 [0.90, 2.30]"
     assert interval(0.5, float("nan"), float("nan")) == "0.500"
-    assert percent(0.97, 0.95, 1.0) == "97 % [95 %, 100 %]"
-    assert percent(0.996, 0.994, 0.999) == "99.6 % [99.4 %, 99.9 %]"
+    assert percent(0.97, 0.95, 1.0) == "97 % [95, 100]"
+    assert percent(0.996, 0.994, 0.999) == "99.6 % [99.4, 99.9]"
 
 
 def test_a_finding_that_is_missing_has_no_sources():
