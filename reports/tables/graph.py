@@ -45,9 +45,9 @@ def ratios(inputs: Inputs) -> Table:
     notes = (
         *([status] if status else []),
         MARKS.format(what="the best user-item method"),
-        f"MRR [{boards.interval_name([each.board for each in shown])}]. {boards.HEADLINE_NOTE} Ratios are of means "
-        "over the seeds that both methods have; the CSV file has their intervals (delta method, paired by home and "
-        "seed).",
+        f"MRR [{boards.interval_name([each.board for each in shown])}], as on the leaderboard. Ratios are of means "
+        "over the seeds that both have; the CSV file has their intervals (delta method, paired by home and seed). "
+        "Closed: only devices that have a known rule; instances: single devices.",
         *failure_notes([run for run in inputs.failed if is_ranking(run)]),
     )
     about = About(_ratios_caption(shown), run_files(runs), RUN, notes)

@@ -43,7 +43,7 @@ from reports.slices import (
     slice_ratio,
 )
 from reports.text.formats import join_names
-from reports.text.intervals import estimate, interval, lead, percent, times, value_of, verdict
+from reports.text.intervals import interval, lead, percent, share_of, times, value_of, verdict
 
 TWINS = (("fedrank", "graphrank"), ("fedcompgcn", "compgcn"), ("fedease", "ease"), ("fcf", "mf"), ("fedmf", "mf"))
 TRACK_WORDS = {"types": "First with devices merged by type", "instances": "First among single devices"}
@@ -232,10 +232,10 @@ def what_the_protocol_hides(inputs: Inputs) -> Statement:
     said = []
     for method in EXAMPLES:
         if method in paper.methods() and method in ranking.ordered:
-            random, feasible = (estimate(paper, method, metric) for metric in ("auc", "auc_feasible"))
+            random, feasible = (share_of(paper, method, metric) for metric in ("auc", "auc_feasible"))
             said.append(
-                f"{method} has AUC {interval(random.value, *random.interval())} against random non-rules, "
-                f"{interval(feasible.value, *feasible.interval())} against rules that the home could have, and MRR "
+                f"{method} has AUC {interval(*random)} against random non-rules, "
+                f"{interval(*feasible)} against rules that the home could have, and MRR "
                 f"{value_of(ranking, method)}"
             )
     orders = [
@@ -337,9 +337,8 @@ def what_remains_open(inputs: Inputs) -> Statement:
         best, metric = next(iter(competitors(each)), None), each.board.metric("hr@10{list}")
         if best is None or not each.board.has(metric):
             continue
-        hits = estimate(each.board, best, metric)
-        low, high = hits.interval()
-        missed.append(f"{percent(1 - hits.value, max(1 - high, 0), min(1 - low, 1))} on {_data(each)} ({best})")
+        hits, low, high = share_of(each.board, best, metric)
+        missed.append(f"{percent(1 - hits, 1 - high, 1 - low)} on {_data(each)} ({best})")
         used.append(each)
         if track_of(each) == "types" and (found := _unseen(each, "hr@10, all")):
             label, mean = found

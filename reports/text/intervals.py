@@ -41,13 +41,20 @@ def value_of(ranking: RankedBoard, label: str) -> str:
     return interval(float(row[ranking.metric]), float(row["low"]), float(row["high"])) + sign
 
 
-def estimate(board: Board, label: str, metric: str) -> Estimate:
+def _estimate(board: Board, label: str, metric: str) -> Estimate:
     """The mean over seeds of another metric of a row."""
     runs = [(label, run) for run in boards.runs_of(board, label)]
     if not runs:
         raise DataError(f"{board.title}: {label} was not run")
     panel = Panel.of(runs, metric)
     return panel.estimate(list(panel.columns(label).values()))
+
+
+def share_of(board: Board, label: str, metric: str) -> tuple[float, float, float]:
+    """A metric between 0 and 1 of a row, and its interval, which ends there as well."""
+    found = _estimate(board, label, metric)
+    low, high = found.interval()
+    return found.value, max(low, 0.0), min(high, 1.0)
 
 
 def lead(ranking: RankedBoard, where: str) -> str:
