@@ -242,8 +242,8 @@ def leaderboard(board: Board, metric: str) -> pd.DataFrame:
     return ranked(board, metric)[0]
 
 
-def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
-    """The leaderboard, and the comparisons of all pairs that its groups come from."""
+def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs, Panel]:
+    """The leaderboard, the comparisons of all pairs that its groups come from, and the panel that both are of."""
     panel = Panel.of(board.runs, metric)
     rows = []
     for method in board.methods():
@@ -270,7 +270,7 @@ def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
     table.insert(0, "group", tie_groups(pairs, ordered))
     if board.protocol == "ranking":
         table = table.drop(columns="calibrated")
-    return table.reset_index(drop=True), pairs
+    return table.reset_index(drop=True), pairs, panel
 
 
 def all_pairs(panel: Panel, ordered: Sequence[str]) -> Pairs:
