@@ -30,7 +30,7 @@ SPREAD = "sd over seeds"  # column; standard deviation of the runs, not of their
 HEADLINE_NOTE = (
     "MRR and HR@10 are of each hidden rule among the candidates that some training home has, without the home's other "
     "hidden rules; closed: only devices that have a known rule, since in this data one without is probably in a hidden "
-    "rule, and the row orphans shows what that hint alone is worth."
+    "rule; a row orphans shows what that hint alone is worth."
 )
 METRICS_NOTE = (
     "NDCG@10, recall@10, MAP and the first hit are per home with all of its hidden rules; raw: the other hidden rules "

@@ -94,7 +94,7 @@ def docs_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
             texts[page.name] = page.with_contents([each.content.decode() for each in made])
             sources = sorted({source for each in made for source in each.sources})
             files[page.name] = Made(blocks_text(texts[page.name], page.name).encode(), tuple(sources))
-    entries = {name: {"digest": digest(each.content), "sources": list(each.sources)} for name, each in files.items()}
+    entries = {name: {"digest": digest(each.content), **_sources_entry(each.sources)} for name, each in files.items()}
     manifest = json.dumps({"command": MAKE_DOCS, "files": entries}, indent=1, sort_keys=True) + "\n"
     contents = {name: each.content for name, each in files.items()}
     contents |= {name: text.encode() for name, text in texts.items()} | {f"{FOLDER}/{MANIFEST}": manifest.encode()}
@@ -121,6 +121,11 @@ def blocks_text(text: str, page: str) -> str:
 def digest(content: bytes) -> str:
     """16 hex digits, the same for the same bytes."""
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _sources_entry(sources: Sequence[str]) -> dict[str, object]:
+    """How many files of results, and a digest of their names, which are too many to be listed."""
+    return {"sources": len(sources), "sources digest": digest("\n".join(sources).encode())}
 
 
 def _needs_both(page: str, name: str) -> DataError:

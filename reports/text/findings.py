@@ -129,7 +129,7 @@ def which_formulation(inputs: Inputs) -> Statement:
             many = f"{apart or 'none'} of {counted(len(of_track), 'data set')}"
             rest = f"told apart from the best method of another formulation on {many}"
             sentences.append(f"{words}: {first}; {rest}.")
-    return _ofmain_rankings(sentences, shown)
+    return _statement(sentences, shown)
 
 
 def more_than_user_item(inputs: Inputs) -> Statement:
@@ -140,7 +140,7 @@ def more_than_user_item(inputs: Inputs) -> Statement:
     if not shown:
         raise Missing("no graph method was ranked beside a user-item method on real data", RUN_RIVALS)
     text = "On real data the best graph method has so many times the MRR of the best user-item method: "
-    return _ofmain_rankings([f"{text}{join_names(list(shown.values()))}."], shown)
+    return _statement([f"{text}{join_names(list(shown.values()))}."], shown)
 
 
 def cost_of_federation(inputs: Inputs) -> Statement:
@@ -173,7 +173,7 @@ def cost_of_federation(inputs: Inputs) -> Statement:
     sentences = [f"{what}: {'; '.join(kept)}."]
     if apart:
         sentences.append(f"Where the two are told apart (paired, {boards.CONFIDENCE}): {', '.join(apart)}.")
-    return _ofmain_rankings(sentences, used)
+    return _statement(sentences, used)
 
 
 def what_algorithm_2_buys(inputs: Inputs) -> Statement:
@@ -198,7 +198,7 @@ def _algorithm_2_in_ranking(inputs: Inputs) -> Statement:
         f"With their defaults fedrule has {spread} the MRR of fedgnn; told apart (paired, {boards.CONFIDENCE}) it is "
         f"{_lower_and_higher([versus for _, versus, _ in shown])}."
     )
-    return _ofmain_rankings([text], [each for *_, each in shown])
+    return _statement([text], [each for *_, each in shown])
 
 
 def _algorithm_2_by_loss(inputs: Inputs) -> Statement:
@@ -268,7 +268,7 @@ def by_number_of_homes(inputs: Inputs) -> Statement:
         sentences.append(f"{text}{join_names(leads)}.")
     if not sentences:
         raise Missing("neither graph nor user-item methods were run with two numbers of homes", RUN_SIZES)
-    return _ofmain_rankings(sentences, rankings)
+    return _statement(sentences, rankings)
 
 
 def by_size_of_homes(inputs: Inputs) -> Statement:
@@ -291,7 +291,7 @@ def by_size_of_homes(inputs: Inputs) -> Statement:
     if not said:
         raise Missing(f"no data set has {MIN_HIDDEN} hidden rules in homes of two sizes", RUN_RIVALS)
     text = f"MRR of the best method in small and in large homes: {'; '.join(said.values())} {OVER_SEEDS}."
-    return _ofmain_rankings([text], said)
+    return _statement([text], said)
 
 
 def rules_unseen_in_training(inputs: Inputs) -> Statement:
@@ -315,7 +315,7 @@ def rules_unseen_in_training(inputs: Inputs) -> Statement:
         f"Hidden rules that no training home has: {join_names(shares)}.",
         f"Their highest MRR, among {EVERY}: {'; '.join(best_of)} {OVER_SEEDS}.",
     ]
-    return _ofmain_rankings(sentences, used)
+    return _statement(sentences, used)
 
 
 def homes_not_seen_in_training(inputs: Inputs) -> Statement:
@@ -327,7 +327,7 @@ def homes_not_seen_in_training(inputs: Inputs) -> Statement:
     text = (
         "In homes not seen in training the best graph method has so many times the MRR of the best user-item method: "
     )
-    return _ofmain_rankings([f"{text}{join_names(list(shown.values()))}."], shown)
+    return _statement([f"{text}{join_names(list(shown.values()))}."], shown)
 
 
 def what_remains_open(inputs: Inputs) -> Statement:
@@ -349,7 +349,7 @@ def what_remains_open(inputs: Inputs) -> Statement:
     if unseen:
         text = f"Of those that no training home has, among {EVERY} (by the method with the fewest misses)"
         sentences.append(f"{text}: {join_names(unseen)} {OVER_SEEDS}.")
-    return _ofmain_rankings(sentences, used)
+    return _statement(sentences, used)
 
 
 def _together(inputs: Inputs, *parts: Callable[[Inputs], Statement]) -> Statement:
@@ -384,7 +384,7 @@ def _sign(ranking: RankedBoard, *labels: str) -> str:
     return max(boards.row_sign(ranking.board, label) for label in labels)
 
 
-def _ofmain_rankings(sentences: Sequence[str], shown: Iterable[RankedBoard]) -> Statement:
+def _statement(sentences: Sequence[str], shown: Iterable[RankedBoard]) -> Statement:
     return Statement(" ".join(sentences), tuple(run for each in shown for _, run in each.board.runs))
 
 

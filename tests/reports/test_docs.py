@@ -149,7 +149,8 @@ def test_the_tables_of_formulations_stand_on_a_page_of_their_own_each_note_once(
     assert "| evidence ranking | graphrank | **0.3000 " in page
     assert page.count("Federated / central: on common seeds") == 1
     listed = json.loads(files[root / "docs" / "report" / "manifest.json"])["files"]["docs/report/formulations.md"]
-    assert listed["sources"] == sorted(f"{run.key.hash}.json" for run in inputs.runs)
+    names = sorted(f"{run.key.hash}.json" for run in inputs.runs)
+    assert (listed["sources"], listed["sources digest"]) == (len(names), digest("\n".join(names).encode()))
 
 
 def test_what_is_written_is_up_to_date_and_stays_the_same(root, inputs):
@@ -169,10 +170,10 @@ def test_an_edit_by_hand_is_noticed(root, inputs):
     assert disagreeing(root) == ["README.md", "docs/report/leaderboard.svg"]
 
 
-def test_the_manifest_names_the_runs_behind_each(root, inputs):
+def test_the_manifest_counts_the_runs_behind_each(root, inputs):
     manifest = json.loads(docs_files(inputs, root)[root / "docs" / "report" / "manifest.json"])
     assert manifest["command"] == MAKE_DOCS
-    assert manifest["files"]["README.md"]["sources"] == sorted(f"{run.key.hash}.json" for run in inputs.runs)
+    assert manifest["files"]["README.md"]["sources"] == len(inputs.runs)
     assert all(each["sources"] for each in manifest["files"].values())
 
 
