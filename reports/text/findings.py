@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
-from benchmarks.results.compare import Comparison
+from benchmarks.results.compare import Comparison, refuse_mixed
 from benchmarks.results.formulations import formulation_of
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
@@ -208,19 +209,39 @@ def _algorithm_2_by_loss(inputs: Inputs) -> Statement:
         if {"fedrule", "fedgnn"} <= label_of.keys():
             break
     else:
-        raise Missing("fedrule and fedgnn were not run with preset=paper by the protocol paper", RUN)
+        raise Missing("fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data", RUN)
     ours, theirs = label_of["fedrule"], label_of["fedgnn"]
-    kept, said = boards.with_rows(board, [ours, theirs]), []
-    for metric, words in (("loss", "a loss"), ("auc", "an AUC")):
-        try:
-            ranking = boards.ranked_board(inputs, kept, metric)
-        except DataError:  # a run that diverged has none in some homes
-            said.append(f"not {words} that is finite in every home")
-            continue
-        if versus := ranking.against(ours, theirs):
-            said.append(f"{words} of {value_of(ranking, ours)} against {value_of(ranking, theirs)} ({verdict(versus)})")
-    text = f"In the paper's setting (preset=paper) on {boards.short_title(board)} it has {' and '.join(said)}."
+    kept = boards.with_rows(board, [ours, theirs])
+    said = [_papers_measure(inputs, kept, metric, ours, theirs) for metric in ("loss", "auc")]
+    text = f"In the paper's setting (preset=paper) on {boards.short_title(board)}: {'; '.join(said)}."
     return Statement(text, tuple(run for _, run in kept.runs))
+
+
+def _papers_measure(inputs: Inputs, board: Board, metric: str, ours: str, theirs: str) -> str:
+    """Both values and whether they differ; of a row that diverged, with how many seeds."""
+    diverged = {label: many for label in (ours, theirs) if (many := _diverged_seeds(board, label, metric))}
+    finite = boards.with_rows(board, [label for label in (ours, theirs) if label not in diverged])
+    ranking = boards.ranked_board(inputs, finite, metric) if finite.runs else None
+    values = [
+        f"of {name} {value_of(ranking, label) if ranking and label not in diverged else diverged[label]}"
+        for name, label in (("fedrule", ours), ("fedgnn", theirs))
+    ]
+    versus = ranking.against(ours, theirs) if ranking and not diverged else None
+    return f"{boards.metric_name(metric)} {' and '.join(values)}{f' ({verdict(versus)})' if versus else ''}"
+
+
+def _diverged_seeds(board: Board, label: str, metric: str) -> str:
+    """In words, with how many seeds a row has no finite value where another row has one; empty where with none."""
+    refuse_mixed([run for _, run in board.runs])
+    lacking: dict[tuple[str, int], set[str]] = {}
+    for each, run in board.runs:
+        table = run.homes("user", metric)
+        there = np.isfinite(table[metric].to_numpy(dtype=np.float64))
+        lacking[each, run.key.seed] = set(table["user"][~there]) if there.any() else set(table["user"]) | {""}
+    mine = {seed: users for (each, seed), users in lacking.items() if each == label}
+    others = [users for (each, _), users in lacking.items() if each != label]
+    bad = [seed for seed, users in mine.items() if "" in users or any(users - other for other in others)]
+    return f"NaN or infinite with {len(bad)} of {counted(len(mine), 'seed')}" if bad else ""
 
 
 def what_the_protocol_hides(inputs: Inputs) -> Statement:
@@ -357,6 +378,7 @@ def _together(inputs: Inputs, *parts: Callable[[Inputs], Statement]) -> Statemen
     said: list[str] = []
     runs: list[Result] = []
     missing: list[Missing] = []
+    failed: list[DataError] = []
     for part in parts:
         try:
             stated = part(inputs)
@@ -364,10 +386,14 @@ def _together(inputs: Inputs, *parts: Callable[[Inputs], Statement]) -> Statemen
             missing.append(each)
             said.append(f"Not known: {each.what} (`{each.command}`).")
             continue
+        except DataError as each:  # results of different data, or their tables are gone
+            failed.append(each)
+            said.append(f"Not known: {str(each).rstrip('.')} (`{BUILD} --results DIR`).")
+            continue
         said.append(stated.text)
         runs += stated.runs
-    if len(missing) == len(parts):
-        raise missing[0]
+    if not runs:
+        raise (failed or missing)[0]
     return Statement(" ".join(said), tuple(runs))
 
 

@@ -100,10 +100,58 @@ def test_algorithm_2_is_compared_in_ranking_and_by_the_papers_measures(tmp_path)
     assert said(tmp_path, "algorithm-2") == (
         "With their defaults fedrule has 0.50 [0.50, 0.50] times (on wyze-synthetic) to 1.20 [1.20, 1.20] times (on "
         "ifttt-fedrule) the MRR of fedgnn; told apart (paired, 95 %) it is lower on 1 and higher on 1 of 2. In the "
-        "paper's setting (preset=paper) on ifttt-fedrule, 40 homes it has a loss of 0.500 [0.500, 0.500] against "
-        "1.50 [1.50, 1.50] (told apart) and an AUC of 0.900 [0.900, 0.900] against 0.900 [0.900, 0.900] (cannot be "
-        "told apart)."
+        "paper's setting (preset=paper) on ifttt-fedrule, 40 homes: loss of fedrule 0.500 [0.500, 0.500] and of fedgnn "
+        "1.50 [1.50, 1.50] (told apart); AUC of fedrule 0.900 [0.900, 0.900] and of fedgnn 0.900 [0.900, 0.900] "
+        "(cannot be told apart)."
     )
+
+
+def test_the_method_whose_loss_is_not_finite_is_named_and_no_other(tmp_path):
+    setting = {"parameters": {"preset": "paper"}}
+    paper(tmp_path, "fedrule", auc=0.9, loss=0.5, **setting)
+    paper(tmp_path, "fedgnn", auc=0.8, loss=float("nan"), seeds=(0,), **setting)
+    paper(tmp_path, "fedgnn", auc=0.8, loss=1.5, seeds=(1,), **setting)
+    assert (
+        "on ifttt-fedrule, 40 homes: loss of fedrule 0.500 [0.500, 0.500] and of fedgnn NaN or infinite with 1 of 2 "
+        "seeds; AUC of fedrule 0.900 [0.900, 0.900] and of fedgnn 0.800 [0.800, 0.800] (told apart)."
+    ) in said(tmp_path, "algorithm-2")
+
+
+def test_a_loss_that_neither_method_has_is_said_of_both(tmp_path):
+    for method in ("fedrule", "fedgnn"):
+        paper(tmp_path, method, auc=0.9, loss=float("inf"), parameters={"preset": "paper"})
+    text = said(tmp_path, "algorithm-2")
+    assert "loss of fedrule NaN or infinite with 2 of 2 seeds and of fedgnn NaN or infinite with 2 of 2 seeds" in text
+
+
+def test_homes_that_no_method_has_a_value_in_are_nobodys_divergence(tmp_path):
+    for method, auc in (("fedrule", 0.9), ("fedgnn", 0.8)):
+        values = {"auc": [float("nan")] * 10 + [auc] * 30, "loss": [0.5] * HOMES}
+        keep(tmp_path, method, values, protocol="paper", data="ifttt-fedrule", parameters={"preset": "paper"})
+    assert "NaN" not in said(tmp_path, "algorithm-2")
+
+
+def test_results_of_different_data_are_not_called_a_divergence(tmp_path):
+    paper(tmp_path, "fedrule", auc=0.9, loss=0.5, parameters={"preset": "paper"})
+    paper(tmp_path, "fedgnn", auc=0.9, loss=1.5, parameters={"preset": "paper"}, fingerprint="e" * 16)
+    keep(tmp_path, "fedgnn", 0.2, **EXACT)
+    keep(tmp_path, "fedrule", 0.2, **EXACT)
+    text = said(tmp_path, "algorithm-2")
+    assert "Not known: fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data" in text
+    assert "NaN" not in text
+
+
+def test_tables_that_are_gone_are_not_called_a_divergence(tmp_path):
+    for method in ("fedrule", "fedgnn"):
+        paper(tmp_path, method, auc=0.9, loss=0.5, parameters={"preset": "paper"})
+    inputs = Inputs.read(tmp_path)
+    for table in tmp_path.rglob("*.parquet"):
+        table.unlink()
+    (found,) = [each for each in findings(inputs) if each.finding.name == "algorithm-2"]
+    assert not found.known
+    assert "not a readable Parquet file" in found.text
+    assert "NaN" not in found.text
+    assert "NaN" not in text
 
 
 def test_of_two_parts_the_one_that_is_missing_is_named(tmp_path):
@@ -112,7 +160,7 @@ def test_of_two_parts_the_one_that_is_missing_is_named(tmp_path):
     assert said(tmp_path, "algorithm-2") == (
         "With their defaults fedrule has 1.00 [1.00, 1.00] times (on wyze-synthetic) the MRR of fedgnn; told apart "
         "(paired, 95 %) it is on none of 1. Not known: fedrule and fedgnn were not run with preset=paper by the "
-        "protocol paper (`python -m benchmarks run default`)."
+        "protocol paper on the same data (`python -m benchmarks run default`)."
     )
 
 
