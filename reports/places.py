@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from benchmarks.results.formulations import FEATURES, FEDERATED_METHODS, GRAPH, PROBE
+from benchmarks.results.formulations import FEATURES, FEDERATED_METHODS, FORMULATIONS, GRAPH, PROBE, formulation_of
 from benchmarks.results.leaderboard import SPLIT_TITLES, Board
 from datasets.common.errors import DataError
 from reports import boards
@@ -15,6 +15,7 @@ from reports.outputs import RUN_RIVALS, Missing
 
 TRACKS = {"instances": "single devices"}
 USER_ITEM = FAMILIES["user-item"]
+SIMPLE = (*USER_ITEM, "popularity")  # what a graph has to be better than
 NO_COMPETITORS = ("random", *FAMILIES[PROBE])  # chance, and what a hint in the data is worth
 # Of the graph formulation: all that rank by a home's graph, central and in the homes.
 GRAPH_METHODS = (
@@ -22,6 +23,10 @@ GRAPH_METHODS = (
     *FAMILIES[FEATURES],
     *(each.name for each in FEDERATED_METHODS if each.twins[0] in FAMILIES[GRAPH]),
 )
+_NETWORKS = tuple(
+    method for each in FORMULATIONS if each.name.endswith("graph neural network") for method in each.central
+)
+NETWORKS = (*_NETWORKS, *(each.name for each in FEDERATED_METHODS if each.twins[0] in _NETWORKS))  # message passing
 
 
 def place_ranking(inputs: Inputs, role: Role) -> RankedBoard:
@@ -96,12 +101,19 @@ def best_label(ranking: RankedBoard, methods: Iterable[str]) -> str | None:
     return min(found, key=ranking.ordered.index, default=None)
 
 
+def formulation_name(ranking: RankedBoard, label: str) -> str:
+    """The formulation of a row; its method where that is of none that is known."""
+    method = boards.runs_of(ranking.board, label)[0].key.method
+    found = formulation_of(method)
+    return found.name if found else method
+
+
 def share_kept(ranking: RankedBoard, federated: str | None, central: str | None) -> float | None:
     """How much of the central method's value the federated one has; None where they have no seed in common."""
     if federated is None or central is None:
         return None
-    versus = ranking.against(federated, central)
-    return versus.value_a / versus.value_b if versus is not None and versus.value_b else None
+    ratio = ranking.ratio(federated, central)
+    return ratio.value if ratio else None
 
 
 def main_rankings(inputs: Inputs, roles: Sequence[Role] = PLACES) -> list[RankedBoard]:

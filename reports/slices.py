@@ -18,7 +18,6 @@ from benchmarks.results.store import Result
 
 SIZE = "devices "  # begins the name of a slice of homes
 MIN_HIDDEN = 30  # rules over all seeds, for a sentence to say something of a slice
-SCOPE = "over seeds"  # what the intervals are over
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,7 +13,16 @@ from reports.boards import SPREAD, RankedBoard
 from reports.inputs import IFTTT, PLACES, WYZE, Inputs, Role, RunGroup, group_runs, is_ranking
 from reports.outputs import RUN, About, Cell, Missing, Table, run_files
 from reports.places import GRAPH_METHODS, USER_ITEM, best_label, every_ranking, labels_by_method, place_name
-from reports.text.formats import NONE, Interval, count_cell, failure_notes, format_number, interval_cell, number_cell
+from reports.text.formats import (
+    NONE,
+    Interval,
+    count_cell,
+    failure_notes,
+    format_number,
+    interval_cell,
+    join_names,
+    number_cell,
+)
 
 RUN_ABLATIONS = "python -m benchmarks run ablations"
 # Columns of `ratios`, as far as they were run: what ranks by evidence, graph networks, and the simplest.
@@ -146,7 +155,8 @@ def ablations(inputs: Inputs) -> Table:
     status = boards.boards_note(each.ranking.board for each in shown)
     notes = (
         *([status] if status else []),
-        f"{MARKS.format(what='the same method with its defaults')} MRR "
+        f"{MARKS.format(what='the same method with its defaults')} The defaults themselves and {join_names(BESIDE)} "
+        "are plain too: not compared. MRR "
         f"[{boards.interval_name([each.ranking.board for each in shown])}]. {boards.HEADLINE_NOTE}",
         *failure_notes([r for r in inputs.failed if r.key.method in ABLATED and r.overrides.parameters]),
     )

@@ -7,13 +7,14 @@ the interval is no lead. A finding whose results are missing says which command 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
-from benchmarks.results.compare import Comparison
-from benchmarks.results.formulations import formulation_of
+from benchmarks.results.compare import Comparison, Ratio, refuse_mixed
+from benchmarks.results.formulations import FEDERATED_METHODS
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError, counted
@@ -22,10 +23,14 @@ from reports.boards import RankedBoard
 from reports.inputs import IFTTT, PLACES, WYZE, Inputs
 from reports.outputs import BUILD, RUN, RUN_RIVALS, Missing, run_files
 from reports.places import (
-    USER_ITEM,
+    GRAPH_METHODS,
+    NETWORKS,
+    SIMPLE,
     best_label,
     both_protocols,
     competitors,
+    formulation_name,
+    labels_by_method,
     main_rankings,
     paper_boards,
     split_rankings,
@@ -43,19 +48,32 @@ from reports.slices import (
     slice_ratio,
 )
 from reports.text.formats import join_names
-from reports.text.intervals import interval, lead, percent, share_of, times, value_of, verdict
+from reports.text.intervals import (
+    DIFFERENCE,
+    interval,
+    lead,
+    percent,
+    share_of,
+    times,
+    value_of,
+    verdict,
+    verdict_of_all,
+)
 
-TWINS = (("fedrank", "graphrank"), ("fedcompgcn", "compgcn"), ("fedease", "ease"), ("fcf", "mf"), ("fedmf", "mf"))
+OURS, PAPERS = "fedrank", "fedrule"  # federated methods that are named, whatever they cost
 TRACK_WORDS = {"types": "First with devices merged by type", "instances": "First among single devices"}
 HOMES = (WYZE, IFTTT, next(role for role in PLACES if role.name == "home-assistant"))  # of homes by their size
 BY_HOMES = ("graphrank", "ease", "graphrule")  # whose values by number of homes are named
 EXAMPLES = ("graphrule", "popularity")  # of what AUC and MRR say of a method
+BEST_SIMPLE = "the best simple method (user-item or popularity)"
 LEAST_METHODS = 4  # for a rank correlation
 EVERY = "all candidates"  # the list that has unseen rules: the valid filter leaves them out
 HOW_TO_READ = (
     "Brackets: 95 % intervals over homes and seeds, over homes alone of one seed, over seeds alone where it says so. "
-    f"Told apart: by the {boards.TIE_TEST}, which knows that the two were picked among many and so is stricter than "
-    "the interval of their ratio; where it says paired, by the 95 % interval of their difference alone."
+    "Where a value was picked among several, its interval is an ordinary one, which does not know of the others. "
+    f"Told apart: by the {boards.TIE_TEST}. It knows that the two were picked among many, and so is stricter than "
+    f"the interval of their ratio and than {DIFFERENCE} which is paired by home and seed: `compare` corrects, and may "
+    "say otherwise. Where it is named, lists with one seed do not count."
 )
 OVER_SEEDS = f"[{boards.CONFIDENCE} over seeds]"
 
@@ -74,7 +92,7 @@ class Finding:
 
     name: str  # of its anchor
     title: str
-    command: str  # shows the numbers of its answer
+    command: str  # shows numbers behind its answer
     state: Callable[[Inputs], Statement]  # raises Missing
 
 
@@ -84,7 +102,7 @@ class Answer:
 
     finding: Finding
     text: str  # what is missing, where they say nothing
-    command: str  # shows the numbers, or makes what is missing
+    command: str  # shows numbers behind it, or makes what is missing
     sources: tuple[str, ...]  # none where they say nothing
 
     @property
@@ -120,8 +138,8 @@ def which_formulation(inputs: Inputs) -> Statement:
         apart = 0
         for each in of_track:
             best, *others = competitors(each)
-            kind = _formulation(each, best)
-            rival = next((label for label in others if _formulation(each, label) != kind), None)
+            kind = formulation_name(each, best)
+            rival = next((label for label in others if formulation_name(each, label) != kind), None)
             apart += rival is not None and each.told_apart(best, rival)
             leads.setdefault(kind, []).append(f"{each.board.runs[0][1].key.data} ({best}, MRR {value_of(each, best)})")
         if of_track:
@@ -133,47 +151,91 @@ def which_formulation(inputs: Inputs) -> Statement:
 
 
 def more_than_user_item(inputs: Inputs) -> Statement:
-    """The best graph method over the best user-item method on each real data set."""
-    shown = {
-        each: said for each in main_rankings(inputs) if _is_real(each) and (said := lead(each, f"on {_data(each)}"))
-    }
-    if not shown:
-        raise Missing("no graph method was ranked beside a user-item method on real data", RUN_RIVALS)
-    text = "On real data the best graph method has so many times the MRR of the best user-item method: "
-    return _statement([f"{text}{join_names(list(shown.values()))}."], shown)
+    """The best graph method, and the best network among them, over the best simple method on each real data set."""
+    where = {each: f"on {_data(each)}" for each in main_rankings(inputs) if _is_real(each)}
+    if not (sentences := _leads("On real data the", where)):
+        raise Missing("no graph method was ranked beside a simple method on real data", RUN_RIVALS)
+    return _statement(sentences, [each for each in where if lead(each, "", GRAPH_METHODS)])
+
+
+def _leads(begin: str, where: Mapping[RankedBoard, str]) -> list[str]:
+    """A sentence on the best graph methods and one on the best networks; none where there is nothing to compare."""
+    said = [
+        [text for each, place in where.items() if (text := lead(each, place, methods))]
+        for methods in (GRAPH_METHODS, NETWORKS)
+    ]
+    words = (
+        f"{begin} best graph method (evidence, features or network) has so many times the MRR of {BEST_SIMPLE}",
+        "For the best graph neural network it is",
+    )
+    return [f"{text}: {join_names(each)}." for text, each in zip(words, said, strict=True) if each]
 
 
 def cost_of_federation(inputs: Inputs) -> Statement:
-    """The lowest share of its central twin's MRR that each federated method keeps, and where they are told apart."""
-    shown, used = main_rankings(inputs), dict[RankedBoard, None]()
-    kept, apart = [], []
-    for federated, central in TWINS:
-        pairs = [
-            (ratio, versus, each)
-            for each in shown
-            if federated in each.ordered and central in each.ordered
-            if (ratio := each.ratio(federated, central)) and (versus := each.against(federated, central))
-        ]
-        if not pairs:
-            continue
-        used |= dict.fromkeys(each for *_, each in pairs)
-        if all(versus.low == versus.high == 0 for _, versus, _ in pairs):
-            kept.append(f"{federated} all of {central}")
-            continue
-        least, _, where = min(pairs, key=lambda pair: pair[0].value)
-        sign = _sign(where, federated, central)
-        kept.append(f"{federated} {percent(least.value, least.low, least.high)}{sign} of {central} on {_data(where)}")
-        apart.append(f"{federated} {_lower_and_higher([versus for _, versus, _ in pairs])}")
-    if not used:
+    """Of its central twin's MRR: what fedrank keeps, and the least that any federated method and the paper's keep."""
+    pairs = [
+        pair
+        for ranking in main_rankings(inputs)
+        for method in FEDERATED_METHODS
+        for twin in method.twins
+        if (pair := _twins(ranking, method.name, twin))
+    ]
+    if not pairs:
         raise Missing("no federated method was ranked beside its central twin", RUN_RIVALS)
-    lists = counted(len(used), "list")
-    what = (
-        f"What a federated method has of the MRR of its twin with all data in one place, where it is least of {lists}"
-    )
-    sentences = [f"{what}: {'; '.join(kept)}."]
-    if apart:
-        sentences.append(f"Where the two are told apart (paired, {boards.CONFIDENCE}): {', '.join(apart)}.")
-    return _statement(sentences, used)
+    sentences = []
+    if of_ours := [pair for pair in pairs if pair.federated == OURS]:
+        ends = " to ".join(f"{pair.share} on {_data(pair.ranking)}" for pair in _ends(of_ours))
+        of = f"of the MRR of {of_ours[0].central}, its twin with all data in one place{_both_picked(len(of_ours))}"
+        verdict = verdict_of_all([pair.versus for pair in of_ours])
+        sentences.append(f"{OURS} has {ends} {of}; {verdict}.")
+    least = [f"{(worst := _ends(pairs)[0]).federated} {worst.share} of {worst.central} on {_data(worst.ranking)}"]
+    if (of_papers := [pair for pair in pairs if pair.federated == PAPERS]) and worst.federated != PAPERS:
+        worst = _ends(of_papers)[0]
+        where = f"{worst.share} of {worst.central} on {_data(worst.ranking)}"
+        least.append(f"{PAPERS}, the paper's, has at least {where} {_picked(len(of_papers), 'list')}".rstrip())
+    what = "The least of all federated methods beside their twins"
+    sentences.append(f"{what} {_picked(len(pairs), 'pair')}is {'; '.join(least)}.")
+    return _statement(sentences, dict.fromkeys(pair.ranking for pair in pairs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Twins:
+    """A federated method beside its central twin on a list."""
+
+    ranking: RankedBoard
+    federated: str
+    central: str
+    ratio: Ratio
+    versus: Comparison
+    share: str  # of the twin's value, with its interval
+
+
+def _twins(ranking: RankedBoard, federated: str, central: str) -> Twins | None:
+    """None where one of them was not run."""
+    label_of = labels_by_method(ranking)
+    if federated not in label_of or central not in label_of:
+        return None
+    labels = label_of[federated], label_of[central]
+    ratio, versus = ranking.ratio(*labels), ranking.against(*labels)
+    if ratio is None or versus is None:
+        return None
+    share = percent(ratio.value, ratio.low, ratio.high) + _sign(ranking, *labels)
+    return Twins(ranking, federated, central, ratio, versus, share)
+
+
+def _ends(pairs: Sequence[Twins]) -> list[Twins]:
+    """Those that keep least and most; one where there is one."""
+    return [pick(pairs, key=lambda pair: pair.ratio.value) for pick in (min, max)][: len(pairs)]
+
+
+def _both_picked(lists: int) -> str:
+    """The same of a lowest and a highest value; empty where they are all that there is."""
+    return f" (lowest and highest picked among {lists} lists)" if lists > 2 else ""
+
+
+def _picked(number: int, noun: str) -> str:
+    """That a lowest or highest value is one of so many; empty where there was nothing to pick from."""
+    return f"(picked among {counted(number, noun)}) " if number > 1 else ""
 
 
 def what_algorithm_2_buys(inputs: Inputs) -> Statement:
@@ -190,13 +252,13 @@ def _algorithm_2_in_ranking(inputs: Inputs) -> Statement:
     ]
     if not shown:
         raise Missing("fedrule and fedgnn were not ranked on the same data", RUN_RIVALS)
-    ends = [pick(shown, key=lambda each: each[0].value) for pick in (min, max)][: min(len(shown), 2)]
+    ends = [pick(shown, key=lambda each: each[0].value) for pick in (min, max)][: len(shown)]
     spread = " to ".join(
         f"{times(ratio)}{_sign(each, 'fedrule', 'fedgnn')} (on {_data(each)})" for ratio, _, each in ends
     )
     text = (
-        f"With their defaults fedrule has {spread} the MRR of fedgnn; told apart (paired, {boards.CONFIDENCE}) it is "
-        f"{_lower_and_higher([versus for _, versus, _ in shown])}."
+        f"With their defaults fedrule has {spread} the MRR of fedgnn{_both_picked(len(shown))}; "
+        f"{verdict_of_all([versus for _, versus, _ in shown])}."
     )
     return _statement([text], [each for *_, each in shown])
 
@@ -208,19 +270,39 @@ def _algorithm_2_by_loss(inputs: Inputs) -> Statement:
         if {"fedrule", "fedgnn"} <= label_of.keys():
             break
     else:
-        raise Missing("fedrule and fedgnn were not run with preset=paper by the protocol paper", RUN)
+        raise Missing("fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data", RUN)
     ours, theirs = label_of["fedrule"], label_of["fedgnn"]
-    kept, said = boards.with_rows(board, [ours, theirs]), []
-    for metric, words in (("loss", "a loss"), ("auc", "an AUC")):
-        try:
-            ranking = boards.ranked_board(inputs, kept, metric)
-        except DataError:  # a run that diverged has none in some homes
-            said.append(f"not {words} that is finite in every home")
-            continue
-        if versus := ranking.against(ours, theirs):
-            said.append(f"{words} of {value_of(ranking, ours)} against {value_of(ranking, theirs)} ({verdict(versus)})")
-    text = f"In the paper's setting (preset=paper) on {boards.short_title(board)} it has {' and '.join(said)}."
+    kept = boards.with_rows(board, [ours, theirs])
+    said = [_papers_measure(inputs, kept, metric, ours, theirs) for metric in ("loss", "auc")]
+    text = f"In the paper's setting (preset=paper) on {boards.short_title(board)}: {'; '.join(said)}."
     return Statement(text, tuple(run for _, run in kept.runs))
+
+
+def _papers_measure(inputs: Inputs, board: Board, metric: str, ours: str, theirs: str) -> str:
+    """Both values and whether they differ; of a row that diverged, with how many seeds."""
+    diverged = {label: many for label in (ours, theirs) if (many := _diverged_seeds(board, label, metric))}
+    finite = boards.with_rows(board, [label for label in (ours, theirs) if label not in diverged])
+    ranking = boards.ranked_board(inputs, finite, metric) if finite.runs else None
+    values = [
+        f"of {name} {value_of(ranking, label) if ranking and label not in diverged else diverged[label]}"
+        for name, label in (("fedrule", ours), ("fedgnn", theirs))
+    ]
+    versus = ranking.against(ours, theirs) if ranking and not diverged else None
+    return f"{boards.metric_name(metric)} {' and '.join(values)}{f' ({verdict(versus)})' if versus else ''}"
+
+
+def _diverged_seeds(board: Board, label: str, metric: str) -> str:
+    """In words, with how many seeds a row has no finite value where another row has one; empty where with none."""
+    refuse_mixed([run for _, run in board.runs])
+    lacking: dict[tuple[str, int], set[str]] = {}
+    for each, run in board.runs:
+        table = run.homes("user", metric)
+        there = np.isfinite(table[metric].to_numpy(dtype=np.float64))
+        lacking[each, run.key.seed] = set(table["user"][~there]) if there.any() else set(table["user"]) | {""}
+    mine = {seed: users for (each, seed), users in lacking.items() if each == label}
+    others = [users for (each, _), users in lacking.items() if each != label]
+    bad = [seed for seed, users in mine.items() if "" in users or any(users - other for other in others)]
+    return f"NaN or infinite with {len(bad)} of {counted(len(mine), 'seed')}" if bad else ""
 
 
 def what_the_protocol_hides(inputs: Inputs) -> Statement:
@@ -251,7 +333,7 @@ def what_the_protocol_hides(inputs: Inputs) -> Statement:
 
 
 def by_number_of_homes(inputs: Inputs) -> Statement:
-    """MRR with the fewest and the most homes, and the lead of the best graph method over the best user-item method."""
+    """MRR with the fewest and the most homes, and the lead of the best graph method over the best simple one."""
     lines = quality_lines(inputs)
     said = []
     for method in BY_HOMES:
@@ -260,14 +342,12 @@ def by_number_of_homes(inputs: Inputs) -> Statement:
             ends = [f"{interval(at.value, at.low, at.high)}{at.sign} of {at.homes:,}" for at in (line[0], line[-1])]
             said.append(f"{method} has MRR {' and '.join(ends)}")
     rankings = [boards.ranked_board(inputs, board, board.headline) for board in (lines.boards[0], lines.boards[-1])]
-    leads = [text for each in rankings if (text := lead(each, f"with {each.board.runs[0][1].counts['homes']:,} homes"))]
+    where = {each: f"with {each.board.runs[0][1].counts['homes']:,} homes" for each in rankings}
     data = boards.data_name(rankings[0].board)
     sentences = [f"With so many homes of {data}, {'; '.join(said)}."] if said else []
-    if leads:
-        text = "The best graph method has so many times the MRR of the best user-item method: "
-        sentences.append(f"{text}{join_names(leads)}.")
+    sentences += _leads("The", where)
     if not sentences:
-        raise Missing("neither graph nor user-item methods were run with two numbers of homes", RUN_SIZES)
+        raise Missing("neither graph nor simple methods were run on few and on many homes", RUN_SIZES)
     return _statement(sentences, rankings)
 
 
@@ -275,7 +355,7 @@ def by_size_of_homes(inputs: Inputs) -> Statement:
     """The leader in the smallest and in the largest homes that have enough hidden rules."""
     said: dict[RankedBoard, str] = {}
     for each in main_rankings(inputs, HOMES):
-        best, simple = next(iter(competitors(each)), ""), best_label(each, USER_ITEM)
+        best, simple = next(iter(competitors(each)), ""), best_label(each, SIMPLE)
         runs = boards.runs_of(each.board, best)
         parts = [name for name in size_slices(runs) if hidden_rules(runs, name) >= MIN_HIDDEN]
         ends = []
@@ -296,16 +376,17 @@ def by_size_of_homes(inputs: Inputs) -> Statement:
 
 def rules_unseen_in_training(inputs: Inputs) -> Statement:
     """How many hidden rules no training home has, and the best method on them."""
-    shares, best_of, used = [], [], []
+    shares, best_of, used, picked = [], [], [], []
     for each in main_rankings(inputs):
         found = _unseen(each, "mrr, all")
         if found is None or track_of(each) != "types":
             continue
-        best, mean = found
+        best, mean, many = found
+        picked.append(many)
         seen = slice_mean(boards.runs_of(each.board, best), "seen", "mrr, all")
         whole = mean.hidden + (seen.hidden if seen else 0)
         shares.append(f"{100 * mean.hidden / whole:.0f} % on {_data(each)}")
-        beside = f", where it has {interval(seen.value, seen.low, seen.high)} for others" if seen else ""
+        beside = f" ({interval(seen.value, seen.low, seen.high)} for rules that some training home has)" if seen else ""
         mine = interval(mean.value, mean.low, mean.high)
         best_of.append(f"{best}{_sign(each, best)} {mine} on {_data(each)}{beside}")
         used.append(each)
@@ -313,26 +394,22 @@ def rules_unseen_in_training(inputs: Inputs) -> Statement:
         raise Missing(f"no data set has {MIN_HIDDEN} hidden rules that no training home has", RUN_RIVALS)
     sentences = [
         f"Hidden rules that no training home has: {join_names(shares)}.",
-        f"Their highest MRR, among {EVERY}: {'; '.join(best_of)} {OVER_SEEDS}.",
+        f"Their highest MRR, among {EVERY} ({_of_methods(picked)}): {'; '.join(best_of)} {OVER_SEEDS}.",
     ]
     return _statement(sentences, used)
 
 
 def homes_not_seen_in_training(inputs: Inputs) -> Statement:
-    """The best graph method over the best user-item method, which folds new homes in by their rules."""
-    rankings = split_rankings(inputs, "new_homes")
-    shown = {each: said for each in rankings if (said := lead(each, f"on {_data(each)}"))}
-    if not shown:
-        raise Missing("no graph method was ranked beside a user-item method on homes not seen in training", RUN)
-    text = (
-        "In homes not seen in training the best graph method has so many times the MRR of the best user-item method: "
-    )
-    return _statement([f"{text}{join_names(list(shown.values()))}."], shown)
+    """The best graph method over the best simple one, which folds new homes in by their rules."""
+    where = {each: f"on {_data_in_full(each)}" for each in split_rankings(inputs, "new_homes")}
+    if not (sentences := _leads("In homes not seen in training the", where)):
+        raise Missing("no graph method was ranked beside a simple method on homes not seen in training", RUN)
+    return _statement(sentences, [each for each in where if lead(each, "", GRAPH_METHODS)])
 
 
 def what_remains_open(inputs: Inputs) -> Statement:
     """Hidden rules that the best list does not have among its first ten, and of those that no training home has."""
-    missed, unseen, used = [], [], []
+    missed, unseen, used, picked = [], [], [], []
     for each in main_rankings(inputs):
         best, metric = next(iter(competitors(each)), None), each.board.metric("hr@10{list}")
         if best is None or not each.board.has(metric):
@@ -341,13 +418,17 @@ def what_remains_open(inputs: Inputs) -> Statement:
         missed.append(f"{percent(1 - hits, 1 - high, 1 - low)} on {_data(each)} ({best})")
         used.append(each)
         if track_of(each) == "types" and (found := _unseen(each, "hr@10, all")):
-            label, mean = found
+            label, mean, many = found
+            picked.append(many)
             unseen.append(f"{percent(1 - mean.value, 1 - mean.high, 1 - mean.low)} on {_data(each)} ({label})")
     if not used:
         raise Missing("no hit rates by home", RUN_RIVALS)
     sentences = [f"Hidden rules that the best list does not have among its first ten: {join_names(missed)}."]
     if unseen:
-        text = f"Of those that no training home has, among {EVERY} (by the method with the fewest misses)"
+        text = (
+            f"Of the hidden rules that no training home has, among {EVERY}, so many are not found by the method with "
+        )
+        text += f"the fewest misses ({_of_methods(picked)})"
         sentences.append(f"{text}: {join_names(unseen)} {OVER_SEEDS}.")
     return _statement(sentences, used)
 
@@ -357,6 +438,7 @@ def _together(inputs: Inputs, *parts: Callable[[Inputs], Statement]) -> Statemen
     said: list[str] = []
     runs: list[Result] = []
     missing: list[Missing] = []
+    failed: list[DataError] = []
     for part in parts:
         try:
             stated = part(inputs)
@@ -364,19 +446,15 @@ def _together(inputs: Inputs, *parts: Callable[[Inputs], Statement]) -> Statemen
             missing.append(each)
             said.append(f"Not known: {each.what} (`{each.command}`).")
             continue
+        except DataError as each:  # results of different data, or their tables are gone
+            failed.append(each)
+            said.append(f"Not known: {str(each).rstrip('.')} (`{BUILD} --results DIR`).")
+            continue
         said.append(stated.text)
         runs += stated.runs
-    if len(missing) == len(parts):
-        raise missing[0]
+    if not runs:
+        raise (failed or missing)[0]
     return Statement(" ".join(said), tuple(runs))
-
-
-def _lower_and_higher(pairs: Sequence[Comparison]) -> str:
-    """On how many lists a method is told apart from another: lower on 2 and higher on 1 of 6."""
-    tests = (lambda pair: pair.high < 0, lambda pair: pair.low > 0)
-    lower, higher = (sum(map(test, [pair for pair in pairs if len(pair.seeds) > 1])) for test in tests)
-    parts = [f"{word} on {many}" for word, many in (("lower", lower), ("higher", higher)) if many]
-    return f"{' and '.join(parts) or 'on none'} of {len(pairs)}"
 
 
 def _sign(ranking: RankedBoard, *labels: str) -> str:
@@ -388,27 +466,33 @@ def _statement(sentences: Sequence[str], shown: Iterable[RankedBoard]) -> Statem
     return Statement(" ".join(sentences), tuple(run for each in shown for _, run in each.board.runs))
 
 
-def _unseen(ranking: RankedBoard, metric: str) -> tuple[str, SliceMean] | None:
-    """The best method on the hidden rules that no training home has; None where they are few."""
+def _unseen(ranking: RankedBoard, metric: str) -> tuple[str, SliceMean, int] | None:
+    """The best method on the hidden rules that no training home has, of how many; None where they are few."""
     found = {
         label: mean
         for label in competitors(ranking)
         if (mean := slice_mean(boards.runs_of(ranking.board, label), "unseen", metric)) and mean.hidden >= MIN_HIDDEN
     }
     best = max(found, key=lambda label: found[label].value, default=None)
-    return None if best is None else (best, found[best])
+    return None if best is None else (best, found[best], len(found))
 
 
-def _formulation(ranking: RankedBoard, label: str) -> str:
-    method = boards.runs_of(ranking.board, label)[0].key.method
-    found = formulation_of(method)
-    return found.name if found else method
+def _of_methods(numbers: Sequence[int]) -> str:
+    """Among how many methods the best of each list was picked."""
+    least, most = min(numbers), max(numbers)
+    return f"picked among {counted(most, 'method')}" if least == most else f"picked among {least} to {most} methods"
 
 
 def _data(ranking: RankedBoard) -> str:
     """The data set, and whether devices of one type are told apart."""
     name = boards.data_name(ranking.board)
     return name if track_of(ranking) == "types" else f"single devices of {name}"
+
+
+def _data_in_full(ranking: RankedBoard) -> str:
+    """The same with the options of the data, how many homes it has, and seeds."""
+    data = boards.heading(ranking.board, boards.seeds_of(ranking.board)).replace(": ", ", ")
+    return data if track_of(ranking) == "types" else f"single devices of {data}"
 
 
 def _is_real(ranking: RankedBoard) -> bool:
@@ -442,7 +526,6 @@ def _at(board: Board, label: str, seed: int, metric: str) -> float:
     return runs[0].summary.get(metric, math.nan) if runs else math.nan
 
 
-PUBLISHED = " --results published"
 SHOW = "python -m reports.build --no-run"
 FINDINGS = (
     Finding("formulation", "Which formulation wins", "python -m benchmarks leaderboard", which_formulation),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from benchmarks.results.compare import Comparison, Estimate, Panel, Ratio
 from benchmarks.results.leaderboard import Board
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, counted
 from reports import boards
 from reports.boards import RankedBoard
-from reports.places import GRAPH_METHODS, USER_ITEM, best_label
+from reports.places import SIMPLE, best_label, formulation_name
 from reports.text.formats import format_number
 
+DIFFERENCE = f"the {boards.CONFIDENCE} interval of the difference, not corrected for several comparisons,"
 APART, TIED, ONE_SEED = "told apart", "cannot be told apart", "one seed"
 
 
@@ -57,25 +59,38 @@ def share_of(board: Board, label: str, metric: str) -> tuple[float, float, float
     return found.value, max(low, 0.0), min(high, 1.0)
 
 
-def lead(ranking: RankedBoard, where: str) -> str:
-    """The best graph method over the best user-item method; empty where one of them was not run.
+def lead(ranking: RankedBoard, where: str, methods: Iterable[str]) -> str:
+    """The best of these methods over the best simple one; empty where one of them was not run.
 
-    1.36 [1.24, 1.49] on home-assistant (graphrank over ease, told apart).
+    1.36 [1.24, 1.49] on home-assistant (graphrank, evidence ranking, over ease; told apart).
     """
-    graph, simple = best_label(ranking, GRAPH_METHODS), best_label(ranking, USER_ITEM)
-    ratio = ranking.ratio(graph, simple) if graph and simple else None
-    if graph is None or simple is None or ratio is None:
+    best, simple = best_label(ranking, methods), best_label(ranking, SIMPLE)
+    ratio = ranking.ratio(best, simple) if best and simple else None
+    if best is None or simple is None or ratio is None:
         return ""
-    sign = max(boards.row_sign(ranking.board, label) for label in (graph, simple))
-    verdict = ONE_SEED if ratio.seeds == 1 else APART if ranking.told_apart(graph, simple) else TIED
-    return f"{_factor(ratio)}{sign} {where} ({graph} over {simple}, {verdict})"
+    sign = max(boards.row_sign(ranking.board, label) for label in (best, simple))
+    verdict = ONE_SEED if ratio.seeds == 1 else APART if ranking.told_apart(best, simple) else TIED
+    return f"{_factor(ratio)}{sign} {where} ({best}, {formulation_name(ranking, best)}, over {simple}; {verdict})"
 
 
 def verdict(versus: Comparison) -> str:
     """Of two methods that were to be compared before anything was run: no correction for many pairs."""
     if len(versus.seeds) == 1:
         return ONE_SEED
-    return TIED if versus.low <= 0 <= versus.high else APART
+    return f"the interval of the difference {'contains' if versus.low <= 0 <= versus.high else 'excludes'} 0"
+
+
+def verdict_of_all(pairs: Sequence[Comparison]) -> str:
+    """The same of two methods on several lists: on how many; a list with one seed counts neither way."""
+    several = [pair for pair in pairs if len(pair.seeds) > 1]
+    if not several:
+        return "with one seed nothing can be said of the difference"
+    lower, higher = sum(pair.high < 0 for pair in several), sum(pair.low > 0 for pair in several)
+    parts = [f"{word} 0 on {many}" for word, many in (("below", lower), ("above", higher)) if many]
+    if parts:
+        return f"{DIFFERENCE} is {' and '.join(parts)} of {counted(len(several), 'list')} with several seeds"
+    where = "the only list" if len(several) == 1 else f"all {len(several)} lists"
+    return f"{DIFFERENCE} contains 0 on {where} with several seeds"
 
 
 def _factor(ratio: Ratio) -> str:

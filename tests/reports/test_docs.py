@@ -233,7 +233,7 @@ def test_findings_have_a_number_each_and_the_command_on_published_results(root, 
     headings = re.findall(r"^## (\d+)\. ", found, re.MULTILINE)
     assert headings == [str(number) for number in range(1, 11)]
     assert "\n    python -m benchmarks compare fedrank graphrank --results published\n" in found
-    assert "These results do not say: no method was ranked on wyze-synthetic with two numbers of homes" in found
+    assert "These results do not say: no method was ranked on wyze-synthetic at more than one size" in found
     assert "\n    python -m benchmarks run sizes\n" in found  # makes what is missing
 
 

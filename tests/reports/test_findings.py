@@ -12,6 +12,10 @@ from reports.text.intervals import interval, percent
 from tests.support.made_runs import HOMES, keep, run, small_results
 
 EXACT = {"swing": 0.0}  # all homes are the same, so that intervals have no width
+BEST = (
+    "best graph method (evidence, features or network) has so many times the MRR of the best simple method (user-item "
+    "or popularity)"
+)
 NAMES = [finding.name for finding in FINDINGS]
 
 
@@ -53,11 +57,34 @@ def test_the_lead_over_user_item_methods_is_that_of_each_real_data_set(tmp_path)
     keep(tmp_path, "ease", 0.1, data="home-assistant", **EXACT)
     keep(tmp_path, "graphrank", 0.9, **EXACT)  # synthetic homes
     keep(tmp_path, "ease", 0.1, **EXACT)
-    # 0.33 / 0.3 = 1.10 and 0.09 / 0.1 = 0.90
+    keep(tmp_path, "popularity", 0.08, data="home-assistant", **EXACT)
+    keep(tmp_path, "compgcn", 0.24, data="ifttt-fedrule", **EXACT)
+    # 0.33 / 0.3 = 1.10, 0.09 / 0.1 = 0.90 and 0.24 / 0.3 = 0.80
     assert said(tmp_path, "user-item") == (
-        "On real data the best graph method has so many times the MRR of the best user-item method: 1.10 [1.10, "
-        "1.10] on ifttt-fedrule (fedrank over ease, told apart) and 0.90 [0.90, 0.90] on home-assistant (graphrule "
-        "over ease, told apart)."
+        f"On real data the {BEST}: 1.10 [1.10, 1.10] on ifttt-fedrule (fedrank, evidence ranking, over ease; told "
+        "apart) and 0.90 [0.90, 0.90] on home-assistant (graphrule, graph neural network, over ease; told apart). For "
+        "the best graph neural network it is: 0.80 [0.80, 0.80] on ifttt-fedrule (compgcn, relational graph neural "
+        "network, over ease; told apart) and 0.90 [0.90, 0.90] on home-assistant (graphrule, graph neural network, "
+        "over ease; told apart)."
+    )
+
+
+def test_popularity_is_the_best_simple_method_where_it_leads(tmp_path):
+    for method, mean in {"graphrank": 0.3, "popularity": 0.25, "ease": 0.2}.items():
+        keep(tmp_path, method, mean, data="ifttt-fedrule", **EXACT)
+    assert "1.20 [1.20, 1.20] on ifttt-fedrule (graphrank, evidence ranking, over popularity;" in (
+        said(tmp_path, "user-item")
+    )
+
+
+def test_the_interval_of_a_lead_has_its_low_end_first(tmp_path):
+    keep(tmp_path, "graphrank", 0.30, swing=0.03, data="ifttt-fedrule")
+    keep(tmp_path, "ease", 0.20, swing=-0.02, data="ifttt-fedrule")
+    # a - 1.5 b is 0 + 0.06 in even homes and 0 - 0.06 in odd ones, with each seed. Its error is that of 40 homes:
+    # 0.06 / sqrt(39) = 0.0096, over a 0.0320, times 2.023 of 39 degrees of freedom 0.0648; 1.5 / e^0.0648 = 1.41 and
+    # 1.5 * e^0.0648 = 1.60.
+    assert "1.50 [1.41, 1.60] on ifttt-fedrule (graphrank, evidence ranking, over ease; told apart)" in (
+        said(tmp_path, "user-item")
     )
 
 
@@ -66,21 +93,48 @@ def test_what_cannot_be_told_apart_is_not_called_a_lead(tmp_path):
     keep(tmp_path, "ease", 0.29, swing=-0.2, data="ifttt-fedrule")
     text = said(tmp_path, "user-item")
     assert "1.03 [" in text  # 0.30 / 0.29 = 1.034
-    assert text.endswith("on ifttt-fedrule (graphrank over ease, cannot be told apart).")
+    assert text.endswith("on ifttt-fedrule (graphrank, evidence ranking, over ease; cannot be told apart).")
 
 
 def test_federation_costs_what_the_worst_list_says(tmp_path):
-    for data, fedrank, fcf in (("wyze-synthetic", 0.27, 0.2), ("ifttt-fedrule", 0.24, 0.22)):
-        means = {"graphrank": 0.3, "fedrank": fedrank, "mf": 0.2, "fcf": fcf, "ease": 0.25, "fedease": 0.25}
+    for data, fedrank, fedrule in (("wyze-synthetic", 0.27, 0.2), ("ifttt-fedrule", 0.24, 0.16)):
+        means = {"graphrank": 0.3, "fedrank": fedrank, "graphrule": 0.2, "fedrule": fedrule, "fedgnn": 0.1, "mf": 0.9}
         for method, mean in means.items():
             keep(tmp_path, method, mean, data=data, **EXACT)
-    # 0.24 / 0.3 = 80 % is less than 0.27 / 0.3 = 90 %; 0.2 / 0.2 = 100 % is less than 0.22 / 0.2 = 110 %.
+    # 0.24 / 0.3 = 80 %, 0.27 / 0.3 = 90 %; 0.1 / 0.2 = 50 % is the least of all; 0.16 / 0.2 = 80 %.
     assert said(tmp_path, "federation") == (
-        "What a federated method has of the MRR of its twin with all data in one place, where it is least of 2 "
-        "lists: fedrank 80 % [80, 80] of graphrank on ifttt-fedrule; fedease all of ease; fcf 100 % [100, 100] "
-        "of mf on wyze-synthetic. Where the two are told apart (paired, 95 %): fedrank lower on 2 of 2, fcf higher "
-        "on 1 of 2."
+        "fedrank has 80 % [80, 80] on ifttt-fedrule to 90 % [90, 90] on wyze-synthetic of the MRR of graphrank, its "
+        "twin with all data in one place; the 95 % interval of the difference, not corrected for several comparisons, "
+        "is below 0 on 2 of 2 lists with several seeds. The least of all federated methods beside their twins (picked "
+        "among 6 pairs) is fedgnn 50 % [50, 50] of graphrule on wyze-synthetic; fedrule, the paper's, has at least "
+        "80 % [80, 80] of graphrule on ifttt-fedrule (picked among 2 lists)."
     )
+
+
+def test_the_interval_of_what_federation_keeps_is_of_its_difference(tmp_path):
+    keep(tmp_path, "graphrank", 0.4, swing=0.04)
+    keep(tmp_path, "fedrank", 0.36, swing=-0.036)
+    # a - 0.9 b is -0.072 in even homes and 0.072 in odd ones; the error 0.072 / sqrt(39) = 0.01153 over 0.36 is 0.0320,
+    # times 2.023 is 0.0648: 90 % / e^0.0648 = 84.4 % and 90 % * e^0.0648 = 96.0 %. The difference -0.04 has an error of
+    # 0.076 / sqrt(39) = 0.0122, times 2.023 is 0.0246: it ends at -0.015.
+    text = said(tmp_path, "federation")
+    assert text.startswith("fedrank has 90 % [84, 96] on wyze-synthetic of the MRR of graphrank")
+    assert "is below 0 on 1 of 1 list with several seeds." in text
+
+
+def test_a_list_with_one_seed_counts_neither_way(tmp_path):
+    for data, seeds in (("wyze-synthetic", (0,)), ("ifttt-fedrule", (0, 1)), ("home-assistant", (0, 1))):
+        keep(tmp_path, "graphrank", 0.3, data=data, seeds=seeds, **EXACT)
+        keep(tmp_path, "fedrank", 0.3 if data == "home-assistant" else 0.2, data=data, seeds=seeds, **EXACT)
+    text = said(tmp_path, "federation")
+    assert "(lowest and highest picked among 3 lists); " in text
+    assert "is below 0 on 1 of 2 lists with several seeds." in text
+
+
+def test_with_one_seed_nothing_is_said_of_the_difference(tmp_path):
+    for method, mean in (("graphrank", 0.3), ("fedrank", 0.2)):
+        keep(tmp_path, method, mean, seeds=(0,), **EXACT)
+    assert "with one seed nothing can be said of the difference." in said(tmp_path, "federation")
 
 
 def paper(folder, method, *, auc, loss, feasible=0.6, data="ifttt-fedrule", **other):
@@ -99,20 +153,70 @@ def test_algorithm_2_is_compared_in_ranking_and_by_the_papers_measures(tmp_path)
     # 0.1 / 0.2 = 0.50 and 0.24 / 0.2 = 1.20; the AUC of both is the same.
     assert said(tmp_path, "algorithm-2") == (
         "With their defaults fedrule has 0.50 [0.50, 0.50] times (on wyze-synthetic) to 1.20 [1.20, 1.20] times (on "
-        "ifttt-fedrule) the MRR of fedgnn; told apart (paired, 95 %) it is lower on 1 and higher on 1 of 2. In the "
-        "paper's setting (preset=paper) on ifttt-fedrule, 40 homes it has a loss of 0.500 [0.500, 0.500] against "
-        "1.50 [1.50, 1.50] (told apart) and an AUC of 0.900 [0.900, 0.900] against 0.900 [0.900, 0.900] (cannot be "
-        "told apart)."
+        "ifttt-fedrule) the MRR of fedgnn; the 95 % interval of the difference, not corrected for several comparisons, "
+        "is below 0 on 1 and above 0 on 1 of 2 lists with several seeds. In the "
+        "paper's setting (preset=paper) on ifttt-fedrule, 40 homes: loss of fedrule 0.500 [0.500, 0.500] and of fedgnn "
+        "1.50 [1.50, 1.50] (the interval of the difference excludes 0); AUC of fedrule 0.900 [0.900, 0.900] and of "
+        "fedgnn 0.900 [0.900, 0.900] (the interval of the difference contains 0)."
     )
+
+
+def test_the_method_whose_loss_is_not_finite_is_named_and_no_other(tmp_path):
+    setting = {"parameters": {"preset": "paper"}}
+    paper(tmp_path, "fedrule", auc=0.9, loss=0.5, **setting)
+    paper(tmp_path, "fedgnn", auc=0.8, loss=float("nan"), seeds=(0,), **setting)
+    paper(tmp_path, "fedgnn", auc=0.8, loss=1.5, seeds=(1,), **setting)
+    assert (
+        "on ifttt-fedrule, 40 homes: loss of fedrule 0.500 [0.500, 0.500] and of fedgnn NaN or infinite with 1 of 2 "
+        "seeds; AUC of fedrule 0.900 [0.900, 0.900] and of fedgnn 0.800 [0.800, 0.800] (the "
+        "interval of the difference excludes 0)."
+    ) in said(tmp_path, "algorithm-2")
+
+
+def test_a_loss_that_neither_method_has_is_said_of_both(tmp_path):
+    for method in ("fedrule", "fedgnn"):
+        paper(tmp_path, method, auc=0.9, loss=float("inf"), parameters={"preset": "paper"})
+    text = said(tmp_path, "algorithm-2")
+    assert "loss of fedrule NaN or infinite with 2 of 2 seeds and of fedgnn NaN or infinite with 2 of 2 seeds" in text
+
+
+def test_homes_that_no_method_has_a_value_in_are_nobodys_divergence(tmp_path):
+    for method, auc in (("fedrule", 0.9), ("fedgnn", 0.8)):
+        values = {"auc": [float("nan")] * 10 + [auc] * 30, "loss": [0.5] * HOMES}
+        keep(tmp_path, method, values, protocol="paper", data="ifttt-fedrule", parameters={"preset": "paper"})
+    assert "NaN" not in said(tmp_path, "algorithm-2")
+
+
+def test_results_of_different_data_are_not_called_a_divergence(tmp_path):
+    paper(tmp_path, "fedrule", auc=0.9, loss=0.5, parameters={"preset": "paper"})
+    paper(tmp_path, "fedgnn", auc=0.9, loss=1.5, parameters={"preset": "paper"}, fingerprint="e" * 16)
+    keep(tmp_path, "fedgnn", 0.2, **EXACT)
+    keep(tmp_path, "fedrule", 0.2, **EXACT)
+    text = said(tmp_path, "algorithm-2")
+    assert "Not known: fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data" in text
+    assert "NaN" not in text
+
+
+def test_tables_that_are_gone_are_not_called_a_divergence(tmp_path):
+    for method in ("fedrule", "fedgnn"):
+        paper(tmp_path, method, auc=0.9, loss=0.5, parameters={"preset": "paper"})
+    inputs = Inputs.read(tmp_path)
+    for table in tmp_path.rglob("*.parquet"):
+        table.unlink()
+    (found,) = [each for each in findings(inputs) if each.finding.name == "algorithm-2"]
+    assert not found.known
+    assert "not a readable Parquet file" in found.text
+    assert "NaN" not in found.text
 
 
 def test_of_two_parts_the_one_that_is_missing_is_named(tmp_path):
     keep(tmp_path, "fedgnn", 0.2, **EXACT)
     keep(tmp_path, "fedrule", 0.2, **EXACT)
     assert said(tmp_path, "algorithm-2") == (
-        "With their defaults fedrule has 1.00 [1.00, 1.00] times (on wyze-synthetic) the MRR of fedgnn; told apart "
-        "(paired, 95 %) it is on none of 1. Not known: fedrule and fedgnn were not run with preset=paper by the "
-        "protocol paper (`python -m benchmarks run default`)."
+        "With their defaults fedrule has 1.00 [1.00, 1.00] times (on wyze-synthetic) the MRR of fedgnn; the 95 % "
+        "interval of the difference, not corrected for several comparisons, contains 0 on the only list with "
+        "several seeds. Not known: fedrule and fedgnn were not run with preset=paper by the "
+        "protocol paper on the same data (`python -m benchmarks run default`)."
     )
 
 
@@ -152,9 +256,9 @@ def test_the_number_of_homes_is_told_by_its_two_ends(tmp_path):
     # 0.3 / 0.2 = 1.50 and 0.3 / 0.25 = 1.20
     assert said(tmp_path, "homes") == (
         "With so many homes of wyze-synthetic, graphrank has MRR 0.300 [0.300, 0.300] of 1,000 and 0.300 [0.300, "
-        "0.300] of 76,218; ease has MRR 0.200 [0.200, 0.200] of 1,000 and 0.250 [0.250, 0.250] of 76,218. The best "
-        "graph method has so many times the MRR of the best user-item method: 1.50 [1.50, 1.50] with 1,000 homes "
-        "(graphrank over ease, told apart) and 1.20 [1.20, 1.20] with 76,218 homes (graphrank over ease, told apart)."
+        "0.300] of 76,218; ease has MRR 0.200 [0.200, 0.200] of 1,000 and 0.250 [0.250, 0.250] of 76,218. "
+        f"The {BEST}: 1.50 [1.50, 1.50] with 1,000 homes (graphrank, evidence ranking, over ease; told apart) and "
+        "1.20 [1.20, 1.20] with 76,218 homes (graphrank, evidence ranking, over ease; told apart)."
     )
 
 
@@ -186,9 +290,9 @@ def test_unseen_rules_have_a_best_method_of_their_own(tmp_path):
         in_slices(tmp_path, method, mean, {("seen", "mrr, all"): (60, seen), ("unseen", "mrr, all"): (20, unseen)})
     # 20 of 80 are 25 %.
     assert said(tmp_path, "unseen-rules") == (
-        "Hidden rules that no training home has: 25 % on wyze-synthetic. Their highest MRR, among all candidates: "
-        "graphrule 0.0500 [0.0500, 0.0500] on wyze-synthetic, where it has 0.200 [0.200, 0.200] for others [95 % "
-        "over seeds]."
+        "Hidden rules that no training home has: 25 % on wyze-synthetic. Their highest MRR, among all candidates "
+        "(picked among 2 methods): graphrule 0.0500 [0.0500, 0.0500] on wyze-synthetic (0.200 [0.200, 0.200] for rules "
+        "that some training home has) [95 % over seeds]."
     )
 
 
@@ -197,9 +301,16 @@ def test_homes_not_seen_in_training_have_a_sentence_of_their_own(tmp_path):
         keep(tmp_path, "graphrank", graphrank, split={"split": split}, **EXACT)
         keep(tmp_path, "ease", 0.2, split={"split": split}, **EXACT)
     assert said(tmp_path, "new-homes") == (
-        "In homes not seen in training the best graph method has so many times the MRR of the best user-item method: "
-        "1.50 [1.50, 1.50] on wyze-synthetic (graphrank over ease, told apart)."
+        f"In homes not seen in training the {BEST}: 1.50 [1.50, 1.50] on wyze-synthetic, 40 homes, 2 seeds "
+        "(graphrank, evidence ranking, over ease; told apart)."
     )
+
+
+def test_new_homes_are_told_with_the_options_of_their_data(tmp_path):
+    for method, mean in (("graphrank", 0.3), ("ease", 0.2)):
+        where = {"track": "instances", "options": {"preset": "public"}, "split": {"split": "new_homes"}}
+        keep(tmp_path, method, mean, **where, **EXACT)
+    assert " on single devices of wyze-synthetic (preset=public), 40 homes, 2 seeds (" in said(tmp_path, "new-homes")
 
 
 def test_what_remains_open_is_what_the_best_list_misses(tmp_path):
@@ -211,8 +322,9 @@ def test_what_remains_open_is_what_the_best_list_misses(tmp_path):
     # sqrt(40 / 39 * 40 * 0.25 * 0.75 / 40^2) = 0.0693, times 2.02 is 0.14.
     assert said(tmp_path, "open") == (
         "Hidden rules that the best list does not have among its first ten: 25 % [11, 39] on wyze-synthetic "
-        "(graphrank). Of those that no training home has, among all candidates (by the method with the fewest "
-        "misses): 80 % [80, 80] on wyze-synthetic (graphrank) [95 % over seeds]."
+        "(graphrank). Of the hidden rules that no training home has, among all candidates, so many are not found by "
+        "the method with the fewest misses (picked among 2 methods): 80 % [80, 80] on wyze-synthetic (graphrank) "
+        "[95 % over seeds]."
     )
 
 

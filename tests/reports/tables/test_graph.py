@@ -107,6 +107,9 @@ def test_an_option_is_compared_with_the_defaults_of_its_method(tmp_path):
         "On wyze-synthetic graphrule has 0.100, most with (non_rules=feasible): 0.150; "
         "graphrank has 0.300, least with (objective=bce): 0.250."
     )
+    assert (
+        "The defaults themselves and ease, popularity and orphans are plain too: not compared." in table.about.notes[0]
+    )
 
 
 def test_ablations_of_two_data_sets_share_rows_and_those_with_most_settings_count(tmp_path):
