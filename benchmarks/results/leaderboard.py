@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,8 +40,6 @@ COLUMNS = {
     ),
     "paper": ("auc", "auc_feasible", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),
 }
-
-SHORT = 10  # characters of a commit that are shown
 
 SPLIT_TITLES = {"leave_one_out": "one automation hidden", "new_homes": "homes not seen in training"}
 
@@ -175,7 +174,7 @@ class Board:
             for package, version in result.versions.items():  # of packages that the run imported
                 found.setdefault(package, set()).add(version)
         return [
-            f"the runs differ in {name}: {', '.join(sorted((value or 'unknown')[:SHORT] for value in values))}"
+            f"the runs differ in {name}: {', '.join(sorted(map(_shown, values)))}"
             + ("; `python -m benchmarks reproduce` tells whether that matters" if name == "commit" else "")
             for name, values in found.items()
             if len(values) > 1
@@ -310,6 +309,11 @@ def _mean(values: Iterable[float | None]) -> float:
     """Mean of what was measured; infinite where one is: the others alone would look too good."""
     there = [value for value in values if value is not None and not math.isnan(value)]
     return float(np.mean(there)) if there else float("nan")
+
+
+def _shown(value: str) -> str:
+    """A version, or a commit with the first digits of its hash only."""
+    return re.sub(r"\b([0-9a-f]{10})[0-9a-f]{30}\b", r"\1", value) or "unknown"
 
 
 def _median(values: Iterable[float | None]) -> float:

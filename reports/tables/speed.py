@@ -10,6 +10,7 @@ from reports.text.formats import bytes_cell, count_cell, number_cell, seconds_ce
 
 GRAPH = ("test_graph.py", "test_inference.py", "test_service.py")
 FEDERATED = ("test_federated.py",)
+FITS = ("test_fit.py",)
 FOLDER = "benchmarks/speed/"
 SCALES = ("", "smoke", "default", "paper")  # small ones first
 COLUMNS = ("what", "homes", "seconds", "per second", "reference, per second", "ratio", "peak memory")
@@ -23,6 +24,11 @@ def graph(inputs: Inputs) -> Table:
 def federated(inputs: Inputs) -> Table:
     """Rounds of federated training."""
     return _table(inputs, FEDERATED)
+
+
+def fits(inputs: Inputs) -> Table:
+    """A fit of each method at each number of homes."""
+    return _table(inputs, FITS)
 
 
 def _table(inputs: Inputs, files: tuple[str, ...]) -> Table:

@@ -6,7 +6,7 @@ import pytest
 
 from reports.inputs import Inputs
 from reports.outputs import Missing
-from reports.tables.speed import federated, graph
+from reports.tables.speed import federated, fits, graph
 from reports.text.formats import NONE
 from tests.support.speeds import speed
 
@@ -41,3 +41,15 @@ def test_what_was_not_measured_has_a_command():
     with pytest.raises(Missing, match=r"test_graph\.py, .* was not measured") as missing:
         graph(Inputs(speeds=(measured("a", 1.0),)))
     assert missing.value.command.startswith("pytest benchmarks/speed/test_graph.py ")
+
+
+def test_fits_have_a_row_for_each_method_and_number_of_homes():
+    place = "benchmarks/speed/test_fit.py::test_fit"
+    speeds = tuple(
+        speed(f"test_fit[ease-{n}]", f"{place}[ease-{n}]", seconds=0.5, scale="paper", homes=n, ratio=2.0)
+        for n in (1_000, 10_000)
+    )
+    assert [[cell.text for cell in row[:3]] for row in fits(Inputs(speeds=speeds)).rows] == [
+        ["fit, ease, 1000", "1,000", "0.5 s"],
+        ["fit, ease, 10000", "10,000", "0.5 s"],
+    ]
