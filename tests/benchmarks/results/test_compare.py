@@ -310,7 +310,8 @@ def test_runs_of_other_commits_or_versions_are_pointed_out(tmp_path):
     keep(tmp_path, "d", [0.1], commit=f"{'0123456789' * 4} with changes", versions={})
     (board,) = boards(load_results(tmp_path))
     assert board.warnings() == [
-        "the runs differ in commit: 0123456789 with changes, c1, unknown; `python -m benchmarks reproduce` tells whether that matters",
+        "the runs differ in commit: 0123456789 with changes, c1, unknown; "
+        "`python -m benchmarks reproduce` tells whether that matters",
         "the runs differ in numpy: 2.1, 2.2",
     ]
 
