@@ -70,7 +70,7 @@ SHARED: dict[str, dict[str, Any]] = {
 }
 # Which results a command shows.
 FILTERS = {"--metric": "e.g. hr@10; as in the result files", "--protocol": "ranking or paper only"}
-SELECTION = {"--data": "this data set only", "--track": "types or instances only"}
+SELECTION = {"--data": "this data set only, e.g. wyze-synthetic:homes=10000", "--track": "types or instances only"}
 
 
 def _parser() -> argparse.ArgumentParser:

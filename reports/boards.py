@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from benchmarks.results.compare import ALPHA, LEVEL, Comparison
+from benchmarks.results.compare import ALPHA, LEVEL, Comparison, Panel, Ratio, holm, ratio
 from benchmarks.results.formulations import FEDERATED, OTHER, families
 from benchmarks.results.leaderboard import Board, Pairs, interval_scope, ranked
 from benchmarks.results.status import SIGN, status_note
@@ -30,7 +30,7 @@ SPREAD = "sd over seeds"  # column; standard deviation of the runs, not of their
 HEADLINE_NOTE = (
     "MRR and HR@10 are of each hidden rule among the candidates that some training home has, without the home's other "
     "hidden rules; closed: only devices that have a known rule, since in this data one without is probably in a hidden "
-    "rule, and the row orphans shows what that hint alone is worth."
+    "rule; a row orphans shows what that hint alone is worth."
 )
 METRICS_NOTE = (
     "NDCG@10, recall@10, MAP and the first hit are per home with all of its hidden rules; raw: the other hidden rules "
@@ -52,6 +52,7 @@ class RankedBoard:
     metric: str
     table: pd.DataFrame  # of `benchmarks.results.leaderboard`: a row per method, best first
     pairs: Pairs
+    panel: Panel  # what both are of
 
     @property
     def ordered(self) -> list[str]:
@@ -85,6 +86,16 @@ class RankedBoard:
             return self.pairs.get((a, b))
         swapped = replace(found, a=a, b=b, value_a=found.value_b, value_b=found.value_a)
         return replace(swapped, difference=-found.difference, low=-found.high, high=-found.low)
+
+    def ratio(self, a: str, b: str) -> Ratio | None:
+        """How many times the value of b that of a is, on their common seeds; None where there are none or b is 0."""
+        return ratio(self.panel, a, b)
+
+    def told_apart(self, a: str, b: str) -> bool:
+        """Whether two methods differ by TIE_TEST; never on one seed."""
+        adjusted = dict(zip(self.pairs, holm([each.p for each in self.pairs.values()]), strict=True))
+        pair = (a, b) if (a, b) in self.pairs else (b, a)
+        return pair in adjusted and adjusted[pair] < ALPHA and len(self.pairs[pair].seeds) > 1
 
 
 def describe_lead(ranking: RankedBoard) -> str:

@@ -42,12 +42,12 @@ def _build(chosen: argparse.Namespace) -> int:
     from benchmarks.results.published import NAME, shown_results
     from datasets.common.errors import DataError
     from datasets.common.files import atomic_file
+    from reports.docs import docs_files
     from reports.inputs import Inputs
-    from reports.outputs import chosen_outputs
-    from reports.readme import README, readme_files
+    from reports.outputs import DOCS, chosen_outputs
     from reports.site import site
 
-    outputs = chosen_outputs(chosen.only, besides=(README,))
+    outputs = chosen_outputs(chosen.only, besides=(DOCS,))
     if chosen.out.exists() and not chosen.out.is_dir():
         raise DataError(f"--out {chosen.out} is a file; it must be a folder, as the report is many files")
     if str(chosen.results) == NAME and not chosen.no_run:
@@ -62,8 +62,8 @@ def _build(chosen: argparse.Namespace) -> int:
         log.warning("%s is not used: %s", folder / name, reason)
     built = site(outputs, inputs, page=not chosen.only, quiet=chosen.quiet)
     files = {chosen.out / path: content for path, content in built.files.items()}
-    if README in chosen.only:
-        files |= readme_files(inputs, Path.cwd())
+    if DOCS in chosen.only:
+        files |= docs_files(inputs, Path.cwd())
     for name, missing in built.missing.items():
         log.warning("%s is missing: %s. To get it: %s", name, missing.what.rstrip("."), missing.command)
     stale = _stale(files) if chosen.check else []
@@ -161,7 +161,8 @@ def _parser() -> argparse.ArgumentParser:
     first.add_argument("--no-run", action="store_true", help="run nothing, show the results that there are")
     speed = "scale of the speed measurements, if there are none yet: smoke, default, paper, or no (default smoke)"
     add("--speed", choices=("smoke", "default", "paper", NO_SPEED), default="smoke", metavar="SCALE", help=speed)
-    add("--only", action="append", default=[], metavar="NAME", help="this output only, or `readme`; may be repeated")
+    only = "this output only, or docs: all that README.md and docs/ show of results; may be repeated"
+    add("--only", action="append", default=[], metavar="NAME", help=only)
     add("--out", type=Path, default=Path("report"), metavar="DIR", help="folder of the report (default report)")
     add("--check", action="store_true", help="write nothing; exit code 1 where a file is missing or stale")
     add(

@@ -21,7 +21,10 @@ if TYPE_CHECKING:  # tables do without matplotlib
     from reports.drawing.layout import Layout
 
 RUN = "python -m benchmarks run default"  # makes the runs of most outputs
+RUN_RIVALS = "python -m benchmarks run rivals"  # makes those of all methods
 BUILD = "python -m reports.build"  # makes dataset summaries and examples as well
+DOCS = "docs"  # the name of all that README.md and docs/ show of published results
+MAKE_DOCS = f"{BUILD} --no-run --results published --only {DOCS}"
 
 
 class Missing(Exception):

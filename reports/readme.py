@@ -1,29 +1,21 @@
-"""The results in README.md: a short leaderboard and one figure; docs/report/ has all methods, and all formulations.
-
-`python -m reports.build --no-run --results published --only readme` writes them and a manifest with digests, by which
-edits by hand are noticed; with `--check` it compares.
-"""
+"""The leaderboard in README.md, short and with a figure; docs/report/ has all methods, and all formulations."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
 from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, boards_note, main_lists, seeds_of, with_rows
 from reports.inputs import Inputs
-from reports.outputs import RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
+from reports.outputs import MAKE_DOCS, RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
 from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, number_cell
 from reports.text.summary import brackets
 
-README = "readme"
-COMMAND = "python -m reports.build --no-run --results published --only readme"
-BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
+LEADERBOARD = "leaderboard"  # name of the block
 FOLDER = "docs/report"
 FIGURE, OUTPUT = "leaderboard.svg", "leaderboard-intervals"  # file and output
 FULL_TABLE = "leaderboard.md"
@@ -33,8 +25,16 @@ ALWAYS = (*PAPER_METHODS, "mf", "gcmc", "ease", "popularity")  # the paper's met
 BEST = 4  # rows of each leaderboard, fewer where these would be too many
 
 
-def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
-    """README.md with its block renewed, the figure, the table of all methods, and their manifest."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Text or a file, and the files of the results that it is made from."""
+
+    content: bytes
+    sources: tuple[str, ...]
+
+
+def leaderboard(inputs: Inputs) -> tuple[Made, dict[str, Made]]:
+    """The block of README.md, and the files in FOLDER that it shows or links to."""
     found, refused = main_lists(inputs)
     if not found:
         reason = " ".join(refused) or "no finished run"
@@ -49,33 +49,14 @@ def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
     status = _status(found, labels)
     everything = as_markdown(_table(found, labels)) + (f"\n{status}\n" if status else "")
     full = f"# Leaderboard\n\n{_how(found, runs)}\n\n{everything}"
-    files = {FIGURE: render(draw(drawing.layout), ".svg"), FULL_TABLE: full.encode()}
-    sources = {FIGURE: drawing.about.sources, FULL_TABLE: run_files(runs)}
+    files = {
+        FIGURE: Made(render(draw(drawing.layout), ".svg"), drawing.about.sources),
+        FULL_TABLE: Made(full.encode(), run_files(runs)),
+    }
     if tables:
-        files[FORMULATIONS] = _formulations(tables).encode()
-        sources[FORMULATIONS] = tuple(sorted({file for _, table in tables for file in table.about.sources}))
-    manifest = {"README.md": {"sources": list(run_files(runs)), "digest": digest(block.encode())}}
-    for file, content in files.items():
-        manifest[f"{FOLDER}/{file}"] = {"sources": list(sources[file]), "digest": digest(content)}
-    text = json.dumps({"command": COMMAND, "files": manifest}, indent=1, sort_keys=True) + "\n"
-    path = root / "README.md"
-    old = path.read_text("utf-8")
-    new = old.replace(f"{BEGIN}{block_of(old, path)}{END}", f"{BEGIN}{block}{END}")
-    files["manifest.json"] = text.encode()
-    return {path: new.encode()} | {root / FOLDER / file: content for file, content in files.items()}
-
-
-def block_of(text: str, path: Path | str = "README.md") -> str:
-    """The text between the markers."""
-    begin, end = text.find(BEGIN), text.find(END)
-    if not 0 <= begin < end or text.count(BEGIN) > 1 or text.count(END) > 1:
-        raise DataError(f"{path}: the leaderboard goes between the lines {BEGIN} and {END}; it needs both, once")
-    return text[begin + len(BEGIN) : end]
-
-
-def digest(content: bytes) -> str:
-    """16 hex digits, the same for the same bytes."""
-    return hashlib.sha256(content).hexdigest()[:16]
+        sources = tuple(sorted({file for _, table in tables for file in table.about.sources}))
+        files[FORMULATIONS] = Made(_formulations(tables).encode(), sources)
+    return Made(block.encode(), run_files(runs)), files
 
 
 def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str, *, formulations: bool) -> str:
@@ -98,7 +79,7 @@ def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
     newest = max(run.written for run in runs)[:10] or "no date"
     lists = "; ".join(f"{each.data}: {seeds_of(each.ranking.board)}" for each in found)
     return (
-        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {brackets(found)} Sd over "
+        f"Made by `{MAKE_DOCS}` from {len(runs)} runs, the newest of {newest} ({lists}). {brackets(found)} Sd over "
         f"seeds: of single runs. {boards.HEADLINE_NOTE} NDCG@10: all hidden rules of a home, mean over homes. Bold: "
         f"the best; underlined: cannot be told apart from it ({TIE_TEST})."
     )
@@ -123,7 +104,7 @@ def _table(found: Sequence[MainList], labels: Collection[str]) -> Table:
         present = {row.label: row for row in each.rows}
         for label, cells in rows.items():
             cells += _cells(present.get(label), leads=label == each.rows[0].label)
-    return Table(tuple(columns), tuple(map(tuple, rows.values())), About("", (), COMMAND))
+    return Table(tuple(columns), tuple(map(tuple, rows.values())), About("", (), MAKE_DOCS))
 
 
 def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, ...]:
@@ -149,7 +130,7 @@ def _section_tables(inputs: Inputs) -> list[tuple[str, Table]]:
 
 def _formulations(tables: Sequence[tuple[str, Table]]) -> str:
     """The tables below each other, each with its caption and the notes that no table above it has."""
-    parts, noted = [f"# {SECTION}\n\nMade by `{COMMAND}`."], set[str]()
+    parts, noted = [f"# {SECTION}\n\nMade by `{MAKE_DOCS}`."], set[str]()
     for title, table in tables:
         notes = [note for note in table.about.notes if note not in noted]
         noted.update(notes)

@@ -190,7 +190,7 @@ def quality_lines(inputs: Inputs) -> QualityLines:
     if best is None or not any(len(line) > 1 for line in best.lines.values()):
         there = ", ".join(f"{homes:,}" for homes in sorted({homes for sizes in groups.values() for homes in sizes}))
         only = f"; there are runs with {there} homes" if there else ""
-        raise Missing(f"no method was ranked on {DATA} with two numbers of homes{only}", RUN_SIZES)
+        raise Missing(f"no method was ranked on {DATA} at more than one size{only}", RUN_SIZES)
     return best
 
 

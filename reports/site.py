@@ -24,6 +24,7 @@ from reports.boards import main_lists
 from reports.inputs import Inputs
 from reports.methods import by_formulation, method_pages, page_paths
 from reports.outputs import BUILD, Drawing, Missing, Output, Table
+from reports.text.findings import HOW_TO_READ, findings
 from reports.text.formats import FORMATS, as_html, join_names
 from reports.text.summary import summary
 
@@ -87,6 +88,8 @@ def render_page(inputs: Inputs, built: Sequence[BuiltOutput]) -> bytes:
         if output.name != FIRST:
             sections.setdefault(output.section, []).append(shown[output.name])
     text = _template("page.html").render(
+        answers=findings(inputs),
+        how_to_read=HOW_TO_READ,
         points=summary(*main_lists(inputs)),
         first=shown.get(FIRST),
         sections=[(title, "section-" + re.sub(r"\W+", "-", title.lower()), found) for title, found in sections.items()],

@@ -26,8 +26,9 @@ from benchmarks.runs.suite import read_suite, suites
 from datasets import load
 from fedrule.federated import algorithm
 from fedrule.inference import HomeRequest
+from reports import build
 from reports.inputs import Inputs
-from reports.outputs import Missing, Table
+from reports.outputs import MAKE_DOCS, Missing, Table
 from tests.support.home_assistant import DEMO_HOME
 from tests.support.made_runs import run as made_run
 
@@ -302,6 +303,16 @@ def test_files_that_are_named_exist(page):
 def test_every_folder_has_its_place_in_the_architecture():
     folders = {path.parent.relative_to(ROOT).as_posix() for top in FOLDERS for path in (ROOT / top).rglob("*.py")}
     assert {name for name in folders if f"`{name}/`" not in PAGES["docs/architecture.md"]} == set()
+
+
+def test_results_in_the_pages_are_what_the_published_results_say(monkeypatch, tmp_path, caplog):
+    """`--check` builds every block of README.md and docs/ again; with the digests nobody can edit both."""
+    monkeypatch.chdir(ROOT)
+    command = MAKE_DOCS.removeprefix("python -m reports.build ").split()
+    with caplog.at_level("ERROR"):
+        assert build.main([*command, "--check", "--quiet", "--out", str(tmp_path)]) == 0, (
+            f"{caplog.text}\nrenew them: {MAKE_DOCS}"
+        )
 
 
 def test_the_readme_is_short():

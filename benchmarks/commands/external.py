@@ -22,6 +22,8 @@ from datasets.submission import LONGEST_LIST
 
 def evaluate_lists(chosen: argparse.Namespace) -> int:
     """Evaluate the rank lists of another tool; with --results as a row of the leaderboard."""
+    if not chosen.file.is_file():
+        raise DataError(f"{chosen.file}: there is no such file; docs/benchmark.md says what rank lists look like")
     source = source_of(chosen.data, chosen.track)
     name = chosen.name or chosen.file.stem
     experiment = external_experiment(name, source, split=split_of(chosen.split), seed=chosen.seed)

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.commands.options import check_writable, folder_to_write
 from benchmarks.results.published import FILE, NAME, publish, restore, shown_results
 from benchmarks.runs.experiment import users_of
+from benchmarks.runs.reproduce import outdated
 from datasets.common.cli import say
 from datasets.common.errors import DataError, counted
 from datasets.registry import get as get_data
@@ -43,6 +44,9 @@ def restore_results(chosen: argparse.Namespace) -> int:
     folder = folder_to_write(chosen.results)
     found = restore(chosen.file or FILE, folder, users_of=users_of)
     say(f"{found.added} results restored, {found.there} were there, in {folder}; {found.records} studies and the like")
+    if older := sum(len(group.runs) for group in outdated(folder)):
+        what = counted(older, "result")
+        say(f"{what} of other code than this: `run` makes them again, unless `reproduce` finds their numbers the same")
     if found.unmatched:
         say(f"{found.unmatched} left out: published without their data, so nobody can tell which home is which")
     return 0

@@ -9,15 +9,15 @@ import math
 
 from baselines import registry
 from benchmarks.commands.board import show_board
-from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric
+from benchmarks.results.compare import ALPHA, Comparison, Panel, compare, holm, lower_is_better, no_metric
 from benchmarks.results.curves import curves_table, runs_table
-from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
+from benchmarks.results.leaderboard import Board, adjusted_p, boards, interval_scope, leaderboard, ranked
 from benchmarks.results.published import shown_results
 from benchmarks.results.status import SIGN
 from benchmarks.results.store import Result, load_failures, load_results, results_folder
 from benchmarks.trackers.tracking import Tracking
 from datasets.common.cli import say
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError, counted, unknown
 from datasets.common.files import atomic_file
 from datasets.common.progress import progress
 
@@ -28,8 +28,7 @@ COMPARED = {"ranking": ("mrr{list}", "hr@10{list}", "ndcg@10{list}"), "paper": (
 
 def show_leaderboards(chosen: argparse.Namespace) -> int:
     """The leaderboards of all results."""
-    for board in _boards(chosen):
-        metric = chosen.metric or board.headline
+    for board, metric in _boards(chosen):
         if chosen.json:
             table = leaderboard(board, metric).replace([math.inf, -math.inf], math.nan).astype(object)
             rows = table.where(table.notna(), None).to_dict("records")  # JSON has no NaN
@@ -49,11 +48,11 @@ def show_comparison(chosen: argparse.Namespace) -> int:
     """A against B on every data set that has both, p values adjusted for several comparisons."""
     panels, rows, unclear = [], [], []
     found_boards = _boards(chosen)
-    rivals = {name for board in found_boards for label, run in board.runs for name in (label, run.key.method)}
+    rivals = {name for board, _ in found_boards for label, run in board.runs for name in (label, run.key.method)}
     for name in (chosen.a, chosen.b):
         if name not in rivals and name not in registry.names():
             raise unknown("method", name, rivals)
-    for board in found_boards:
+    for board, shown in found_boards:
         try:
             a, b = board.label(chosen.a), board.label(chosen.b)
         except DataError as error:
@@ -64,7 +63,7 @@ def show_comparison(chosen: argparse.Namespace) -> int:
         if a == b:
             raise DataError(f"{chosen.a} and {chosen.b} are the same runs; name two methods, or two rows of the list")
         runs = [run for run in board.runs if run[0] in (a, b)]
-        for metric in [chosen.metric] if chosen.metric else map(board.metric, COMPARED[board.protocol]):
+        for metric in [shown] if chosen.metric else map(board.metric, COMPARED[board.protocol]):
             panels.append((Panel.of(runs, metric), a, b))
             rows.append((board, metric))
     if unclear and not panels:
@@ -87,12 +86,22 @@ def show_comparison(chosen: argparse.Namespace) -> int:
         scope = interval_scope([len(each.seeds)])
         say(f"    difference {each.difference:+.4f}, 95 % {scope}: {each.low:+.4f} to {each.high:+.4f}")
         of = f"{each.homes:,} homes, " + (f"{len(each.seeds)} seeds" if len(each.seeds) > 1 else "single run")
-        say(f"    p {each.p:.2g} (Holm over {len(found)}: {p:.2g}); {of}")
+        say(f"    p {each.p:.2g} (Holm over the {len(found)} shown here: {p:.2g}); {of}")
+        if metric == board.headline:
+            say(f"    {_among_all(board, metric, each)}")
         for note in (f"{SIGN} {label}: {status}" for label, status in notes.items() if status):
             say(f"    {note}")
     for reason in unclear:
         say(f"not compared: {reason}")
     return 0
+
+
+def _among_all(board: Board, metric: str, found: Comparison) -> str:
+    """The same comparison as one of all pairs of the list, which is what the leaderboard's groups are made of."""
+    adjusted = adjusted_p(ranked(board, metric)[1])
+    p = adjusted.get((found.a, found.b), adjusted.get((found.b, found.a), 1.0))
+    verdict = "told apart" if p < ALPHA else "not told apart"
+    return f"on the leaderboard, as one of {counted(len(adjusted), 'pair')} of the list: {verdict} (Holm: {p:.2g})"
 
 
 def show_curves(chosen: argparse.Namespace) -> int:
@@ -128,40 +137,67 @@ def track_results(chosen: argparse.Namespace) -> int:
     return 0 if tracking.complete else 1
 
 
-def _boards(chosen: argparse.Namespace) -> list[Board]:
-    """The leaderboards that the command line selects."""
+def _boards(chosen: argparse.Namespace) -> list[tuple[Board, str]]:
+    """The leaderboards that the command line selects, each with the metric to sort it by."""
     listed = boards(_results(chosen))
-    if chosen.metric:
-        having = [board for board in listed if board.has(chosen.metric)]
-        if not having:
-            raise no_metric(chosen.metric, [board.runs[0][1] for board in listed])
-        listed = having
-    return listed
+    if not chosen.metric:
+        return [(board, board.headline) for board in listed]
+    found = [(board, board.find_metric(chosen.metric)) for board in listed]
+    having = [(board, metric) for board, metric in found if metric]
+    if not having:
+        raise no_metric(chosen.metric, [board.runs[0][1] for board in listed])
+    protocols = {board.protocol for board, _ in having}  # a metric is mostly of one protocol
+    for board in (board for board, metric in found if not metric and board.protocol in protocols):
+        log.warning("left out, without %s per home: %s", chosen.metric, board.title)
+    return having
 
 
 def _results(chosen: argparse.Namespace) -> list[Result]:
     """The finished runs that the command line selects; an error where there are none."""
     folder = shown_results(chosen.results)
-    results = load_results(folder)
+    where = folder if folder == results_folder(None) else chosen.results
+    there = load_results(folder)
     for kind, wanted in _wanted(chosen).items():
-        there = {getattr(result.key, kind) for result in results}
-        if wanted not in there:
-            raise unknown(f"{kind} in {folder}", wanted, there)
-    results = _filtered(chosen, results)
+        known = {getattr(result.key, kind) for result in there}
+        if wanted not in known:
+            raise unknown(f"{kind} in {where}", wanted, known)
+    results = _filtered(chosen, there)
+    if not results and there:
+        raise DataError(f"{where} has no results of {', '.join(_selected(chosen))} together; `leaderboard` lists them")
     if not results:
         failures = load_failures(folder)
         more = f", but {len(failures)} failed runs" if failures else ""
-        where = folder if folder == results_folder(None) else chosen.results
         raise DataError(f"{where} has no results{more}; `python -m benchmarks run smoke` makes some")
     return results
 
 
 def _filtered(chosen: argparse.Namespace, results: list[Result]) -> list[Result]:
-    """Those of the data set, protocol and track that the command line selects."""
-    wanted = _wanted(chosen)
-    return [r for r in results if all(getattr(r.key, kind) == value for kind, value in wanted.items())]
+    """Those of the data set with these options, of the protocol and of the track that the command line selects."""
+    wanted, options = _wanted(chosen), _data_options(chosen)
+    return [
+        result
+        for result in results
+        if all(getattr(result.key, kind) == value for kind, value in wanted.items())
+        and all(str(result.key.data_options.get(name)) == value for name, value in options.items())
+    ]
 
 
 def _wanted(chosen: argparse.Namespace) -> dict[str, str]:
     """Field of the key -> the value that the command line selects."""
-    return {kind: value for kind in ("data", "protocol", "track") if (value := getattr(chosen, kind, None))}
+    wanted = {kind: value for kind in ("data", "protocol", "track") if (value := getattr(chosen, kind, None))}
+    return wanted | ({"data": wanted["data"].partition(":")[0]} if "data" in wanted else {})
+
+
+def _data_options(chosen: argparse.Namespace) -> dict[str, str]:
+    """Those in `--data wyze-synthetic:homes=10000`."""
+    texts = (getattr(chosen, "data", None) or "").partition(":")[2]
+    options = dict(text.partition("=")[::2] for text in texts.split(",") if text)
+    for name, value in options.items():
+        if not value:
+            raise DataError(f"--data {chosen.data}: {name} has no value; write NAME:KEY=VALUE")
+    return options
+
+
+def _selected(chosen: argparse.Namespace) -> list[str]:
+    """What the command line selects, as it was written."""
+    return [value for kind in ("data", "protocol", "track") if (value := getattr(chosen, kind, None))]

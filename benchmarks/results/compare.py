@@ -88,12 +88,12 @@ class Panel:
         """[n_runs]: the metric of each run over all homes."""
         return _ratio(self.totals.sum(axis=0), self.weights.sum(axis=0))
 
-    def estimate(self, columns: Sequence[int], minus: Sequence[int] = ()) -> Estimate:
-        """The mean of a method's runs, or of their differences from the runs of another with the same seeds."""
+    def estimate(self, columns: Sequence[int], minus: Sequence[int] = (), times: float = 1.0) -> Estimate:
+        """The mean of a method's runs, less `times` those of another method with the same seeds where it is given."""
         values, shares = self._shares(columns)
         if minus:
             other_values, other_shares = self._shares(minus)
-            values, shares = values - other_values, shares - other_shares
+            values, shares = values - times * other_values, shares - times * other_shares
         homes, seeds = int(self.weights[:, [*columns, *minus]].any(axis=1).sum()), len(columns)
         value = float(values.mean())
         if homes < 2:
@@ -159,6 +159,16 @@ class Comparison:
     seeds: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times the value of one method the value of another is, with its interval; NaN where it is unknown."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+
+
 def lower_is_better(metric: str) -> bool:
     """Whether a method with less of it is the better one."""
     return base_name(metric) in LOWER_IS_BETTER
@@ -180,6 +190,26 @@ def compare(panel: Panel, a: str, b: str) -> Comparison:
     value_a, value_b = float(values[columns_a].mean()), float(values[columns_b].mean())
     found = panel.estimate(columns_a, columns_b)
     return Comparison(a, b, value_a, value_b, found.value, *found.interval(), found.p(), found.homes, seeds)
+
+
+def ratio(panel: Panel, a: str, b: str) -> Ratio | None:
+    """a / b over the seeds that both have; None without one, or where b is 0.
+
+    The interval is that of log(a / b), whose error is that of a - (a / b) b, paired, over a: the delta method.
+    """
+    mine, theirs = panel.columns(a), panel.columns(b)
+    seeds = sorted(mine.keys() & theirs.keys())
+    if not seeds:
+        return None
+    columns_a, columns_b = [mine[s] for s in seeds], [theirs[s] for s in seeds]
+    values = panel.values()
+    value_a, value_b = float(values[columns_a].mean()), float(values[columns_b].mean())
+    if not value_b > 0:
+        return None
+    found = value_a / value_b
+    low, high = panel.estimate(columns_a, columns_b, times=found).interval()  # around 0
+    factor = math.exp((high - low) / 2 / value_a) if value_a > 0 else math.nan
+    return Ratio(found, found / factor, found * factor, len(seeds))
 
 
 def student_p(t: float, freedom: float) -> float:

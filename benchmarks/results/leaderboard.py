@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -131,6 +132,10 @@ class Board:
         """Whether its methods can be compared by this metric."""
         return base_name(metric) in metrics_of(self.runs[0][1])
 
+    def find_metric(self, name: str) -> str | None:
+        """This metric, else the same of the headline's list; None where its methods can't be compared by either."""
+        return next(filter(self.has, (name, self.metric(f"{name}{{list}}"))), None)
+
     def label(self, name: str) -> str | None:
         """The label that a name stands for: itself, else the only one of the method; None where there is none.
 
@@ -169,7 +174,8 @@ class Board:
             for package, version in result.versions.items():  # of packages that the run imported
                 found.setdefault(package, set()).add(version)
         return [
-            f"the runs differ in {name}: {', '.join(sorted(value or 'unknown' for value in values))}"
+            f"the runs differ in {name}: {', '.join(sorted(map(_shown, values)))}"
+            + ("; `python -m benchmarks reproduce` tells whether that matters" if name == "commit" else "")
             for name, values in found.items()
             if len(values) > 1
         ]
@@ -235,8 +241,8 @@ def leaderboard(board: Board, metric: str) -> pd.DataFrame:
     return ranked(board, metric)[0]
 
 
-def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
-    """The leaderboard, and the comparisons of all pairs that its groups come from."""
+def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs, Panel]:
+    """The leaderboard, the comparisons of all pairs that its groups come from, and the panel that both are of."""
     panel = Panel.of(board.runs, metric)
     rows = []
     for method in board.methods():
@@ -251,7 +257,7 @@ def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
         row["hidden"] = _mean(result.summary.get("hidden") for result in runs)
         if board.protocol == "paper":
             row["non-rules unanswered"] = _mean(_share(result, "unanswered_non_rules", "non_rules") for result in runs)
-        row["fit s"] = _mean(result.seconds.get("fit") for result in runs)
+        row["fit s"] = _median(result.seconds.get("fit") for result in runs)  # the first may include compiling
         row["fit MB"] = _mean(result.memory.get("fit") for result in runs)
         row["seeds"] = len(runs)
         row["calibrated"] = any(result.calibrated for result in runs)
@@ -263,7 +269,7 @@ def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
     table.insert(0, "group", tie_groups(pairs, ordered))
     if board.protocol == "ranking":
         table = table.drop(columns="calibrated")
-    return table.reset_index(drop=True), pairs
+    return table.reset_index(drop=True), pairs, panel
 
 
 def all_pairs(panel: Panel, ordered: Sequence[str]) -> Pairs:
@@ -275,10 +281,14 @@ def all_pairs(panel: Panel, ordered: Sequence[str]) -> Pairs:
     }
 
 
+def adjusted_p(pairs: Pairs) -> dict[tuple[str, str], float]:
+    """The p value of each pair, as one of all pairs of the list."""
+    return dict(zip(pairs, holm([each.p for each in pairs.values()]), strict=True))
+
+
 def tie_groups(pairs: Pairs, ordered: Sequence[str]) -> list[int]:
     """The group of each method, given best first; two methods without a common seed are tied."""
-    p = holm([each.p for each in pairs.values()])
-    adjusted = dict(zip(pairs, p, strict=True))
+    adjusted = adjusted_p(pairs)
     groups: list[int] = []
     leader = ordered[0] if ordered else ""
     for method in ordered:
@@ -299,6 +309,16 @@ def _mean(values: Iterable[float | None]) -> float:
     """Mean of what was measured; infinite where one is: the others alone would look too good."""
     there = [value for value in values if value is not None and not math.isnan(value)]
     return float(np.mean(there)) if there else float("nan")
+
+
+def _shown(value: str) -> str:
+    """A version, or a commit with the first digits of its hash only."""
+    return re.sub(r"\b([0-9a-f]{10})[0-9a-f]{30}\b", r"\1", value) or "unknown"
+
+
+def _median(values: Iterable[float | None]) -> float:
+    there = [value for value in values if value is not None]
+    return float(np.median(there)) if there else float("nan")
 
 
 def _text(values: Mapping[str, object]) -> str:

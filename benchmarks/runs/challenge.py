@@ -102,6 +102,8 @@ def submit(
     experiment: Experiment, path: Path | str | None, out: Path, *, parts: Sequence[str], valid: bool = True
 ) -> Written:
     """Fit a method on the training homes and write its submission for the test homes of these parts, one file."""
+    if out.suffix != ".csv":
+        raise DataError(f"{out}: a submission is written as CSV; give a name that ends in .csv")
     if not out.parent.is_dir():
         raise DataError(f"{out}: the folder {out.parent} does not exist; make it first")
     homes = read_homes(path, parts=parts, options=experiment.source.options)

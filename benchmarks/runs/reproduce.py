@@ -7,7 +7,8 @@ Editing a file makes all results that depend on it results of other code, even i
 lowest seed of each group of such runs, which differ by their seed only, is run again. If every number of its summary is
 the same, to all digits that are stored, the group counts as made by the current code: its files say so, and keep the
 commit, the versions and the times of when they were made. Otherwise they stay as they are, and `run` runs them again.
-That the other seeds would be reproduced as well is an inference: a change that shows on another seed only is missed.
+Seeds that were made by different code are groups of their own. That the other seeds of a group would be reproduced as
+well is an inference: a change that shows on another seed only is missed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from datasets.common.errors import DataError, counted
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Runs of other code that differ by their seed only, in the order of seeds."""
+    """Runs of one other code that differ by their seed only, in the order of seeds."""
 
     runs: tuple[Result, ...]
 
@@ -68,12 +69,12 @@ class Reproduction:
 
 def outdated(folder: Path, methods: Sequence[str] = ()) -> list[Group]:
     """The finished runs of a folder by other code than the current one; of these methods only, if any are named."""
-    groups: dict[str, list[Result]] = {}
+    groups: dict[tuple[str, str], list[Result]] = {}
     for result in load_results(folder):
         method = result.key.method
         if method not in (methods or names()) or result.code == code_hash(get(method)):
             continue
-        groups.setdefault(_without_seed(result.key), []).append(result)
+        groups.setdefault((_without_seed(result.key), result.code), []).append(result)
     return [Group(tuple(sorted(runs, key=lambda run: run.key.seed))) for runs in groups.values()]
 
 

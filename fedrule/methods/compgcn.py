@@ -12,10 +12,12 @@ the highest scoring of 160 that are drawn. A learned bias of each (type, relatio
 without it (`bias=none`) popular rules have to be learned as products of three vectors. The thesis trains with Adam and
 rate 0.001; here it is 0.019, which falls to zero.
 
-`fedcompgcn` trains the same in the homes, one home per client. It has the server that worked best for other networks
-(docs/federated.md): the mean update is the gradient of Adam at the server, and clients make plain steps. Plain
-averaging of clients with Adam, as in the thesis, is `server_optimizer=plain client_optimizer=adam learning_rate=0.001
-decay=false local_steps=3 rounds=200`: a home is one batch, so that each of its three local epochs is one step.
+`fedcompgcn` trains the same in the homes, one home per client. The loss of a home is the mean over its rules, so its
+update counts by their number: then every rule counts the same, as in `compgcn`. It has the server that worked best for
+other networks (docs/federated.md): the mean update is the gradient of Adam at the server, and clients make plain steps.
+Plain averaging of clients with Adam, as in the thesis, is `server_optimizer=plain client_optimizer=adam
+learning_rate=0.001 decay=false local_steps=3 rounds=200 weighting=clients`: a home is one batch, so that each of its
+three local epochs is one step.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ from typing import ClassVar
 from baselines.method import check_range
 from baselines.registry import register
 from datasets.common.errors import DataError
+from fedrule.federated.rounds import Weighting
 from fedrule.methods.federated import Federated
 from fedrule.methods.graph_method import GraphMethod, Objectives
 from fedrule.methods.graphrule import GraphRule
 from fedrule.network.compgcn import CompGcn, Compositions
 from fedrule.network.complex_decoder import ComplexNetwork
 from fedrule.network.encoders import Sizes
-from fedrule.network.options import PAPERS_PRESETS, Biases, Direction, Encoders, one_encoder
+from fedrule.network.options import PAPERS_PRESETS, Biases, Direction, Encoders, derived, one_encoder
 from fedrule.training.examples import NonRules
 from fedrule.training.losses import InfoNce, Objective
 
@@ -104,6 +107,11 @@ class CompGcnMethod(CompGcnOptions, GraphRule):
     least_steps: int = 400  # more rounds where few homes would have fewer steps; 0: never
 
 
+def default_weighting(method: FedCompGcn) -> Weighting:
+    """Aggregations other than the mean count all homes the same."""
+    return "rules" if method.aggregation == "mean" else "clients"
+
+
 @register("fedcompgcn")
 @dataclass(frozen=True)
 class FedCompGcn(CompGcnOptions, Federated):
@@ -125,3 +133,4 @@ class FedCompGcn(CompGcnOptions, Federated):
     learning_rate: float = 0.03  # of clients; with the server's Adam it only decides how far clients drift apart
     decay: bool = True
     cohort: int = 64  # homes in a round
+    weighting: Weighting = derived(default_weighting)  # of updates: all rules count the same, as in `compgcn`

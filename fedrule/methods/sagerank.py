@@ -70,7 +70,7 @@ class SageRank(GraphRule):
     dropout: float = 0.43  # of hidden states
     predictor_hidden: int = 128  # units in the predictor
     direction: Direction = "both"
-    min_count: int = field(default=5, metadata=NETWORK)  # homes that a relation needs, for each pair of types
+    min_count: int = field(default=5, metadata=NETWORK)  # homes that a relation needs, added up over pairs of types
     non_rules: NonRules = "feasible"
     per_rule: int = 5  # non-rules beside each rule
     hidden_rules: float = 0.0  # chance that an automation is left out, instead of one of each home; 0: one of each

@@ -59,8 +59,23 @@ def federated(inputs: Inputs, role: Role) -> Drawing:
     notes = [f"Not run: {', '.join(absent)}."] if absent else []
     notes.append(
         "In the paper FedGNN diverges and FedRule does not. Here the methods have their defaults, with Adam on the "
-        "server; docs/federated.md has the paper's setting, with Adam on the clients."
+        "server; rounds-paper has the paper's setting, with Adam on the clients."
     )
+    return _drawing(group, {}, notes)
+
+
+def papers_setting(inputs: Inputs) -> Drawing:
+    """The same in the setting that the paper states: on recipes, or in smart homes where it was not run on recipes."""
+
+    def is_wanted(run: Result) -> bool:
+        return _is_measured(run, PAPER_METHODS) and run.overrides.parameters == {"preset": "paper"}
+
+    group = select_runs(IFTTT, inputs, is_wanted) or select_runs(WYZE, inputs, is_wanted)
+    if group is None:
+        raise Missing("no curves by round in the paper's setting (preset=paper)", "python -m benchmarks run federated")
+    absent = [method for method in PAPER_METHODS if method not in {run.key.method for run in group.runs}]
+    notes = [f"Not run: {', '.join(absent)}."] if absent else []
+    notes.append("100 rounds, Adam at 0.1 in the homes with moments that are kept, and a server that averages.")
     return _drawing(group, {}, notes)
 
 

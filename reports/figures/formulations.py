@@ -16,8 +16,8 @@ from reports import boards
 from reports.drawing.layout import Block, Layout, Panel, inches
 from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, NO_LINE, LineStyle
 from reports.inputs import PLACES, Inputs
-from reports.outputs import About, Drawing, Missing, run_files
-from reports.tables.formulations import RUN_RIVALS, labels_by_method, ranking_of, share_kept
+from reports.outputs import RUN_RIVALS, About, Drawing, Missing, run_files
+from reports.places import labels_by_method, place_ranking, share_kept
 
 ROW, BESIDE = 0.25, 0.22  # inches: a row, the space beside its name
 APART = 0.17  # rows between the two dots of a pair and its middle
@@ -57,7 +57,7 @@ def central_federated(inputs: Inputs) -> Drawing:
     notes: list[str] = []
     for role in PLACES:
         try:
-            ranking = ranking_of(inputs, role)
+            ranking = place_ranking(inputs, role)
         except (Missing, DataError) as reason:
             notes.append(f"{role.title}: {reason}.")
             continue

@@ -28,6 +28,7 @@ from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.styles import NO_LINE, LineStyle, line_styles, marker_styles
 from reports.inputs import IFTTT, WYZE, Inputs, Role
 from reports.outputs import RUN, About, Drawing, Missing, run_files
+from reports.slices import MIN_HIDDEN, SIZE
 from reports.text.formats import seed_count
 
 CURVE_END = 50
@@ -37,10 +38,8 @@ LINE = (
     "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter), and "
     "where it says closed only devices that have a known rule."
 )
-SIZE = "devices "  # begins the name of a slice of homes
 FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among all candidates
 WIDTH = 0.6  # of the points of one slice, in slices
-MIN_HIDDEN = 30  # rules, for a caption to name the best method of a slice
 NOTE = (
     "Dot: mean over the hidden rules of all seeds; bar: smallest to largest seed; n: hidden rules of all seeds. By "
     "home size, candidates are rules that some training home has (valid filter), between any devices; by seen or "

@@ -18,10 +18,10 @@ from benchmarks.results.formulations import (
 )
 from reports import boards
 from reports.inputs import Inputs, Role
-from reports.outputs import About, Cell, Missing, Table, run_files
+from reports.outputs import RUN_RIVALS, About, Cell, Table, run_files
+from reports.places import labels_by_method, place_ranking, share_kept
 from reports.text.formats import NONE, bytes_cell, count_cell, failure_notes, interval_cell, number_cell
 
-RUN_RIVALS = "python -m benchmarks run rivals"
 CHANCE = "random"  # not a method that one would train anywhere
 COLUMNS = (
     *("formulation", "central", "{metric}, central", "federated", "{metric}, federated", "federated / central"),
@@ -40,7 +40,7 @@ class Pair:
 
 def formulations(inputs: Inputs, role: Role) -> Table:
     """Every formulation on the data of a role; a method that was not run has a dash."""
-    ranking = ranking_of(inputs, role)
+    ranking = place_ranking(inputs, role)
     board, metric = ranking.board, ranking.metric
     label_of = labels_by_method(ranking)
     pairs = [*_known_pairs(), *_other_pairs(ranking)]
@@ -53,28 +53,6 @@ def formulations(inputs: Inputs, role: Role) -> Table:
         _notes(inputs, role, ranking, pairs, label_of),
     )
     return Table(tuple(column.format(metric=name) for column in COLUMNS), rows, about)
-
-
-def ranking_of(inputs: Inputs, role: Role) -> boards.RankedBoard:
-    """The rankings on the data of a role, methods with their defaults; missing where there are none."""
-    board = boards.ranking_of(role, inputs)
-    if board is None:
-        data = " or ".join(role.data) + ("" if role.track == "types" else f", track {role.track}")
-        raise Missing(f"no rankings on {data}", RUN_RIVALS)
-    metric = board.headline
-    finite = [
-        label
-        for label in boards.main_rows(board)
-        if all(math.isfinite(run.summary.get(metric, math.nan)) for run in boards.runs_of(board, label))
-    ]
-    if not finite:
-        raise Missing(f"no finite {boards.metric_name(metric)} on {boards.data_name(board)}", RUN_RIVALS)
-    return boards.ranked_board(inputs, boards.with_rows(board, finite), metric)
-
-
-def labels_by_method(ranking: boards.RankedBoard) -> dict[str, str]:
-    """Method -> its best row."""
-    return {boards.runs_of(ranking.board, label)[0].key.method: label for label in reversed(ranking.ordered)}
 
 
 def _known_pairs() -> Iterator[Pair]:
@@ -133,14 +111,6 @@ def _ratio(ranking: boards.RankedBoard, federated: str | None, central: str | No
     signs = {boards.row_sign(ranking.board, label) for label in (federated, central) if label}
     equal = versus is not None and versus.low <= 0 <= versus.high
     return number_cell(share, 2, underlined=equal, sign=max(signs))
-
-
-def share_kept(ranking: boards.RankedBoard, federated: str | None, central: str | None) -> float | None:
-    """How much of the central method's value the federated one has; None where they have no seed in common."""
-    if federated is None or central is None:
-        return None
-    versus = ranking.against(federated, central)
-    return versus.value_a / versus.value_b if versus is not None and versus.value_b else None
 
 
 def _sent(ranking: boards.RankedBoard, label: str | None) -> Cell:

@@ -146,6 +146,19 @@ def test_non_rules_are_what_the_home_could_have_and_has_not(some):
         assert pair % items.valid.n_types in owned
 
 
+@given(random_homes(max_homes=10))
+def test_every_rule_between_owned_types_that_a_home_has_not_may_be_drawn(some):
+    """Homes that own the same types share their candidates, wherever they stand."""
+    items = Items.of(some)
+    known, trigger, action = items.matrix(some).toarray(), *items.valid.typed()[:2]
+    expected = np.zeros(known.shape)
+    for home in range(some.n_homes):
+        owned = set(some.device_type[some.device_home == home].tolist())
+        for item in range(len(items)):
+            expected[home, item] = {int(trigger[item]), int(action[item])} <= owned and not known[home, item]
+    assert np.array_equal(NonRules.of(some, items).matrix().toarray(), expected)
+
+
 @given(random_homes(min_homes=1))
 def test_all_items_may_be_drawn_where_ownership_does_not_count(some):
     items = Items.of(some)

@@ -172,7 +172,7 @@ def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, t
     shown = capsys.readouterr().out
     assert shown.count("95 % over homes and seeds: ") == 3
     assert shown.count("toy-count is better") + shown.count("no significant difference") == 3  # it is two seeds only
-    assert "Holm over 3" in shown
+    assert "Holm over the 3 shown here" in shown
     assert "2 seeds" in shown
 
 
@@ -269,6 +269,46 @@ def test_compare_names_a_data_set_where_a_name_is_unclear_and_compares_on_the_ot
     out = capsys.readouterr().out
     assert "instances, holdout, ranking: mrr\n" in out
     assert "not compared: wyze-synthetic, 2 homes, types, holdout, ranking: b was run with several" in out
+
+
+def test_compare_says_what_the_leaderboard_makes_of_the_same_difference(capsys, tmp_path):
+    # Of 9 homes, b is better than a in 8: p is below 0.05, but above 0.05 / 7. The 21 pairs without b differ surely, by
+    # the same in each home; the 7 pairs with b have about this p, which Holm multiplies by 7.
+    gains = [0.0, 0.02, 0.05, 0.1, 0.01, 0.12, 0.02, 0.08, 0.03]
+    keep(tmp_path, "b", [0.3 + gain for gain in gains])
+    for i, name in enumerate("acdefgh"):
+        keep(tmp_path, name, [0.3 - 0.0001 * i] * 9)
+    assert main(["compare", "b", "a", "--results", str(tmp_path), "--metric", "mrr"]) == 0
+    out = capsys.readouterr().out
+    assert "b is better" in out
+    assert "on the leaderboard, as one of 28 pairs of the list: not told apart" in out
+
+
+def test_a_metric_is_that_of_the_headline_where_a_list_has_no_other_and_the_rest_is_left_out(capsys, tmp_path, caplog):
+    keep(tmp_path, "a", [0.1, 0.2], track="types", metric="recall@10")
+    keep(tmp_path, "a", [0.1, 0.2], track="instances", metric="map")
+    assert main(["leaderboard", "--results", str(tmp_path), "--metric", "map"]) == 0
+    assert "instances, holdout, ranking" in (out := capsys.readouterr().out)
+    assert "types, holdout, ranking" not in out
+    assert "left out, without map per home: wyze-synthetic, 2 homes, types" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("selection", "complaint"),
+    [
+        (["--data", "wyze-synthetic:homes=9"], None),
+        (["--data", "wyze-synthetic:homes=8"], "has no results of wyze-synthetic:homes=8 together"),
+        (["--data", "wyze-synthetic", "--track", "instances"], "has no results of wyze-synthetic, instances together"),
+        (["--data", "wyze-synthetic:homes"], "homes has no value; write NAME:KEY=VALUE"),
+        (["--data", "wyze-syntetic:homes=9"], "did you mean 'wyze-synthetic'?"),
+    ],
+)
+def test_lists_are_selected_by_data_and_its_options(capsys, tmp_path, selection, complaint):
+    keep(tmp_path, "a", [0.1, 0.2], data_options={"homes": 9})
+    keep(tmp_path, "a", [0.1, 0.2], data="ifttt-synthetic", track="instances")
+    assert main(["leaderboard", "--results", str(tmp_path), *selection]) == (1 if complaint else 0)
+    said = capsys.readouterr()
+    assert (complaint or "wyze-synthetic, 2 homes") in (said.err if complaint else said.out)
 
 
 def test_a_list_names_the_runs_that_failed(capsys, tmp_path):
@@ -430,7 +470,8 @@ def test_a_list_of_runs_from_two_commits_says_so(capsys, tmp_path):
     keep(tmp_path, "a", [0.1], commit="c1")
     keep(tmp_path, "b", [0.1], commit="c2")
     assert main(["leaderboard", "--results", str(tmp_path)]) == 0
-    assert "warning: the runs differ in commit: c1, c2\n" in capsys.readouterr().out
+    said = "warning: the runs differ in commit: c1, c2; `python -m benchmarks reproduce` tells whether that matters\n"
+    assert said in capsys.readouterr().out
 
 
 def test_ctrl_c_loses_only_the_run_under_way_and_says_so(suite, tmp_path):

@@ -24,9 +24,9 @@ from datasets.common.errors import DataError
 from fedrule.commands.show import _lines
 from fedrule.commands.train import _summary
 from fedrule.models.train import train
+from reports.docs import docs_files
 from reports.inputs import Inputs
 from reports.outputs import chosen_outputs
-from reports.readme import BEGIN, END, readme_files
 from reports.site import site
 from reports.text.formats import as_csv, as_markdown
 from tests.support.seen import panels
@@ -124,8 +124,8 @@ def test_the_table_of_the_report_has_the_sign_and_a_column_for_programs(inputs):
 def test_the_page_and_the_readme_show_the_sign_and_the_note(inputs, tmp_path):
     page = site(chosen_outputs(["leaderboard"]), inputs).files["index.html"].decode()
     assert f"† {LABEL} on wyze-synthetic: 2 of 2 seeds diverged" in page
-    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}\n")
-    files = readme_files(inputs, tmp_path)
+    (tmp_path / "README.md").write_text("<!-- leaderboard: begin -->\n<!-- leaderboard: end -->\n")
+    files = docs_files(inputs, tmp_path)
     for file in ("README.md", "docs/report/leaderboard.md"):
         text = files[tmp_path / file].decode()
         (row,) = [line for line in text.splitlines() if line.startswith("| fedrule")]

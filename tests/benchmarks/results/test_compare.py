@@ -20,6 +20,7 @@ from benchmarks.results.compare import (
     compare,
     holm,
     no_metric,
+    ratio,
     student_p,
     student_quantile,
 )
@@ -306,8 +307,13 @@ def test_runs_of_other_commits_or_versions_are_pointed_out(tmp_path):
     (board,) = boards(load_results(tmp_path))
     assert board.warnings() == []  # that only one of them needs torch is no difference
     keep(tmp_path, "c", [0.1], commit="", versions={"numpy": "2.2", "python": "3.11"})
+    keep(tmp_path, "d", [0.1], commit=f"{'0123456789' * 4} with changes", versions={})
     (board,) = boards(load_results(tmp_path))
-    assert board.warnings() == ["the runs differ in commit: c1, unknown", "the runs differ in numpy: 2.1, 2.2"]
+    assert board.warnings() == [
+        "the runs differ in commit: 0123456789 with changes, c1, unknown; "
+        "`python -m benchmarks reproduce` tells whether that matters",
+        "the runs differ in numpy: 2.1, 2.2",
+    ]
 
 
 @pytest.mark.parametrize("metric", ["loss", "loss_home", "mr", "mr_home", "mr_rt_home"])
@@ -509,3 +515,26 @@ def test_a_metric_that_cannot_rank_is_answered_with_those_of_each_protocol(tmp_p
     assert str(no_metric("zzz", [ranking, paper])) == f"unknown metric 'zzz'. {known}"
     pooled = "auc_pooled has no value per home that methods could be ranked or compared by."
     assert str(no_metric("auc_pooled", [ranking, paper])) == f"{pooled} {known}"
+
+
+def test_a_ratio_has_the_error_of_what_is_left_of_a_without_it():
+    # a / b = 2 / 1. What is left, a - 2 b, is -1, 1, -1, 1: its mean has the error 1 / sqrt(3) = 0.577, of 3 degrees of
+    # freedom, so 3.182 * 0.577 = 1.837; over a = 2 that is 0.919 in logarithms, a factor of 2.506.
+    found = ratio(panel([[1, 1], [3, 1], [1, 1], [3, 1]]), "a", "b")
+    assert (found.value, found.low, found.high) == pytest.approx((2, 2 / 2.506, 2 * 2.506), rel=1e-3)
+    turned = ratio(panel([[1, 1], [3, 1], [1, 1], [3, 1]]), "b", "a")
+    assert (turned.value, turned.low, turned.high) == pytest.approx((1 / 2, 1 / found.high, 1 / found.low))
+
+
+def test_a_ratio_that_is_the_same_in_every_home_has_no_error():
+    found = ratio(panel([[2, 1], [4, 2], [1, 0.5]], weights=[[2, 2], [1, 1], [1, 1]]), "a", "b")
+    assert (found.value, found.low, found.high, found.seeds) == pytest.approx((2, 2, 2, 1))
+
+
+def test_a_ratio_needs_a_seed_in_common_and_something_to_divide_by():
+    apart = panel([[1, 1], [1, 1]], seeds=(0, 1))
+    assert ratio(apart, "a", "b") is None
+    assert ratio(panel([[1, 0], [1, 0]]), "a", "b") is None
+    nothing = ratio(panel([[0, 1], [0, 1]]), "a", "b")
+    assert nothing.value == 0
+    assert np.isnan(nothing.low)

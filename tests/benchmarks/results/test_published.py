@@ -230,6 +230,14 @@ def test_the_restored_results_of_a_suite_are_not_made_again(tmp_path, capsys):
     assert sorted(one.homes()["user"]) == sorted(other.homes()["user"])
 
 
+def test_restore_says_how_many_results_are_of_other_code(tmp_path, capsys):
+    for method in ("popularity", "random"):  # with a code that is not that of these methods
+        keep(tmp_path / "a", method, 0.25)
+    publish(tmp_path / "a", tmp_path / "file.parquet", is_real=lambda _: False)
+    assert main(["restore", "--file", str(tmp_path / "file.parquet"), "--results", str(tmp_path / "b")]) == 0
+    assert "results of other code than this: `run` makes them again" in capsys.readouterr().out
+
+
 def test_the_published_file_is_not_written_over_by_itself(capsys):
     assert main(["publish", "--results", "published", "--out", str(FILE)]) == 1
     assert "is the published file itself; name another one" in capsys.readouterr().err

@@ -120,6 +120,11 @@ def test_the_list_is_the_sorted_candidates_whatever_the_chunk(folder, filtered, 
     assert [tuple(map(int, each)) for each in listed] == expected
 
 
+def test_a_submission_is_a_csv_file(folder, tmp_path, capsys):
+    assert submit(folder, tmp_path / "submission.parquet") == 1
+    assert "a submission is written as CSV; give a name that ends in .csv" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("filtered", "metric"), [(True, "mrr@50"), (False, "mrr@50, all")])
 def test_without_ties_a_submission_scores_what_the_benchmark_measures(filtered, metric, tmp_path):
     homes = datasets.load("wyze-synthetic", preset="public", homes=1500, words=False)

@@ -63,6 +63,14 @@ def test_all_seeds_count_where_the_lowest_is_reproduced(folder):
     assert outdated(folder) == []
 
 
+def test_a_seed_does_not_vouch_for_one_that_was_made_by_different_code(folder):
+    edit(folder, older)
+    edit(folder, lambda result: replace(result, code="ba9876543210"), method="random", seed=1)
+    groups = outdated(folder)
+    # popularity: 2 protocols with both seeds; random: 2 protocols x 2 seeds, each on its own.
+    assert sorted(len(group.runs) for group in groups) == [1, 1, 1, 1, 2, 2]
+
+
 def test_a_published_result_is_reproduced_although_it_is_rounded(folder, tmp_path):
     edit(folder, older)
     publish(folder, tmp_path / "file.parquet", is_real=lambda _: False, users_of=users_of)

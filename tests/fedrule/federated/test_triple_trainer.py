@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason="needs the extra graph")
 pytest.importorskip("numba", reason="needs the extra graph")
 
 from baselines.knowledge_graph.gradients import Tables  # noqa: E402
+from fedrule.federated.trainers import triples  # noqa: E402
 from fedrule.methods.fede import FedE  # noqa: E402
 
 SMALL = {"dimension": 2, "non_rules": 3, "rounds": 3, "cohort": 0, "decay": False}
@@ -151,7 +152,9 @@ def test_steps_of_a_client_are_those_of_the_algorithm(score, optimizer):
         assert close.mean() > (0.999 if optimizer == "adam" else 0.999999)
 
 
-def test_a_home_holds_the_rows_of_its_rules_its_types_and_its_non_rules():
+@pytest.mark.parametrize("together", [1, 3, triples.MARKED_TOGETHER])
+def test_a_home_holds_the_rows_of_its_rules_its_types_and_its_non_rules(together, monkeypatch):
+    monkeypatch.setattr(triples, "MARKED_TOGETHER", together)  # clients whose rows are found at a time
     clients = Clients()
     work, tables = clients.trainer.begin(0, clients.with_rules, clients.model), clients.tables
     trigger, action, relation = clients.items.valid.typed()

@@ -11,16 +11,20 @@ pytest.importorskip("torch", reason="compgcn needs the extra graph")
 pytest.importorskip("torch_geometric", reason="compgcn needs the extra graph")
 pytest.importorskip("numba", reason="compgcn needs the extra graph")
 
+import torch
+
 import fedrule
 from baselines.contract import ToyHome, all_pairs, planted_homes, toy_homes
 from baselines.registry import build
 from datasets import DataError
 from datasets.common.errors import UnknownName
 from fedrule import Recommender
+from fedrule.federated.rounds import WEIGHT_POWER
 from fedrule.federated.trainers.batched import BatchedTrainer
 from fedrule.inference.network import is_network_alone
 from fedrule.methods import federated
 from fedrule.models.restore import training_options
+from fedrule.training.losses import InfoNce
 
 METHODS = pytest.mark.parametrize("name", ["compgcn", "fedcompgcn"])
 PLANTED = planted_homes()
@@ -135,6 +139,21 @@ def test_the_defaults_are_the_published_design():
     federated_options = asdict(build("fedcompgcn"))
     assert {name: federated_options[name] for name in published} == published
     assert (federated_options["server_optimizer"], federated_options["client_optimizer"]) == ("adam", "sgd")
+
+
+def test_updates_count_by_rules_as_rules_count_in_the_central_loss():
+    # Of two homes, one with 3 rules and one with 1, each with a non-rule of score 0.
+    logits, home = torch.tensor([0.0, 1.0, -2.0, 0.0, 3.0, 0.0]), torch.tensor([0, 0, 0, 0, 1, 1])
+    positive = torch.tensor([True, True, True, False, True, False])
+    central = InfoNce()(logits, positive, home, torch.ones(2))
+    each = [
+        float(InfoNce()(logits[here], positive[here], torch.zeros(int(here.sum())).long(), torch.ones(1)))
+        for here in (home == 0, home == 1)
+    ]
+    weight = np.array([3, 1]) ** WEIGHT_POWER[build("fedcompgcn").weighting]
+    np.testing.assert_allclose(np.average(each, weights=weight), float(central), rtol=1e-6)
+    assert np.average(each) != pytest.approx(float(central), rel=0.1)
+    assert build("fedcompgcn", aggregation="median").weighting == "clients"  # which counts all homes the same
 
 
 @pytest.mark.parametrize(("options", "sent"), [({}, 400.0), ({"bias": "counts"}, 460.0), ({"bias": "none"}, 400.0)])

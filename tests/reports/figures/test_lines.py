@@ -51,6 +51,17 @@ def test_runs_with_other_settings_and_with_curves_are_left_out():
     assert len(drawing.about.sources) == 1
 
 
+def test_the_papers_setting_is_a_figure_of_its_own():
+    runs = [measured(method, (0.7, 0.4), preset="paper") for method in ("fedgnn", "fedrule")]
+    drawing = by_round.papers_setting(Inputs((*runs, measured("graphrule", (0.7, 0.1)))))
+    # AUC as made up: 1 - 0.4 / 10; graphrule was run with its defaults only.
+    assert drawing.about.caption == ("Test AUC at the end: fedgnn (preset=paper) 0.960, fedrule (preset=paper) 0.960.")
+    assert drawing.about.notes[0] == "Not run: graphrule."
+    with pytest.raises(Missing) as missing:
+        by_round.papers_setting(Inputs((measured("graphrule", (0.7, 0.1)),)))
+    assert missing.value.command == "python -m benchmarks run federated"
+
+
 def test_a_figure_without_runs_says_which_and_how_to_get_them():
     with pytest.raises(Missing, match=r"no rankings of graphrule, fedgnn, fedrule .* \(instances\)"):
         hit_rates.federated(Inputs((ranked("fedgnn", 0.5),)), INSTANCES)

@@ -260,10 +260,10 @@ def test_a_size_whose_tables_are_gone_is_left_out_and_not_said_to_be_missing(tmp
 
 def test_without_two_sizes_quality_is_missing_and_says_which_there_is(tmp_path):
     sized(tmp_path, "ease", {1_000: 0.2})
-    with pytest.raises(Missing, match="with two numbers of homes; there are runs with 1,000 homes") as missing:
+    with pytest.raises(Missing, match="at more than one size; there are runs with 1,000 homes") as missing:
         quality(Inputs.read(tmp_path))
     assert missing.value.command == "python -m benchmarks run sizes"
-    with pytest.raises(Missing, match=r"with two numbers of homes$"):
+    with pytest.raises(Missing, match=r"at more than one size$"):
         quality(Inputs())
 
 
@@ -286,6 +286,6 @@ def test_the_table_has_quality_and_cost_of_each_method_and_size(by_size):
 def test_the_table_says_which_half_is_missing():
     table = by_homes(Inputs(speeds=EASE))
     assert [row[1].value for row in table.rows] == [100, 1_000, 10_000]
-    assert "Missing: no method was ranked on wyze-synthetic with two numbers of homes." in table.about.notes
-    with pytest.raises(Missing, match="two numbers of homes; no method was timed"):
+    assert "Missing: no method was ranked on wyze-synthetic at more than one size." in table.about.notes
+    with pytest.raises(Missing, match="at more than one size; no method was timed"):
         by_homes(Inputs())
