@@ -1,8 +1,8 @@
 """Other machines that do jobs: an existing Dask cluster, or a batch system by submitit.
 
-A job is text, the name of what does it on the other machine (a `JobHandler` of `benchmarks.cluster.remote`), and a file that
-is sent to each machine once. A machine that lacks the same code refuses it, which ends the command. A job whose machine
-dies, or cannot do it, is given to another one, ATTEMPTS times in all.
+A job is text, the name of what does it on the other machine (a `JobHandler` of `benchmarks.cluster.remote`), and a
+file that is sent to each machine once. A machine that lacks the same code refuses it, which ends the command. A job
+whose machine dies, or cannot do it, is given to another one, ATTEMPTS times in all.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from baselines.registry import get, packages_of
-from benchmarks.runs.processes import Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.results.records import as_json
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment, Source, code_hash, make_experiment
 from benchmarks.runs.history import OnProgress, ignore_progress
+from benchmarks.runs.processes import Process, ProcessPool, describe_failure, reporter, serve
 from benchmarks.runs.run import failed, run_once
 from datasets.common.cli import EXTRAS
 from datasets.common.environment import set_threads
@@ -88,8 +88,8 @@ class Workers(ProcessPool[TemplateKey, Template]):
     ) -> list[Result]:
         """Run an experiment on the homes of a file and wait for it; a stopped one has no results.
 
-        The name of the file is the fingerprint of the homes: where it came from may be on another machine. `name` is one
-        by which the run can be cancelled.
+        The name of the file is the fingerprint of the homes: where it came from may be on another machine. `name` is
+        one by which the run can be cancelled.
         """
         job = _job(experiment, homes, store, threads=threads, checkpoints=checkpoints)
         keys, code = experiment.keys(homes.stem).values(), experiment.code

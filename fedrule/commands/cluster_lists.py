@@ -3,9 +3,9 @@
 The homes of a batch travel with it, since other machines have no database; the model is sent to each machine once.
 Batches are those of `Recommender.batches`, so that their lists are those of this machine, bit for bit.
 
-Lists come in the order of homes. Held here are the part of the data that is being read; the homes or lists of IN_FLIGHT
-batches for each that the cluster makes at a time; and all earlier lists of their part, as compressed bytes, since a part
-is written at once. A database has parts of some 20,000 homes, other data is one part.
+Lists come in the order of homes. Held here are the part of the data that is being read; the homes or lists of
+IN_FLIGHT batches for each that the cluster makes at a time; and all earlier lists of their part, as compressed bytes,
+since a part is written at once. A database has parts of some 20,000 homes, other data is one part.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from datasets.common.errors import DataError, error_line
 from datasets.common.files import Json
 from datasets.common.progress import Progress
 from datasets.homes import Homes, Provenance
-from fedrule.commands.list_handler import HOMES, HANDLER, LISTS, code_of
+from fedrule.commands.list_handler import HANDLER, HOMES, LISTS, code_of
+from fedrule.inference.arrow_lists import ArrowLists
 from fedrule.inference.output import Lists
 from fedrule.inference.recommender import Recommender, needs_method
-from fedrule.inference.arrow_lists import ArrowLists
 from fedrule.models.file import SavedModel
 
 SEARCHES = 8  # in a batch: a second of work
 SEARCHES_OF_JOB = 64  # for a batch system, where a job takes seconds to start
 IN_FLIGHT = 2  # one is made, the next one waits for it to end
 MOST_THREADS = 4096  # each waits for a batch; they are started when they are needed
+
 
 class Batch(NamedTuple):
     """Homes whose lists one job makes."""

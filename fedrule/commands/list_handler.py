@@ -28,8 +28,8 @@ from datasets.common.errors import DataError, install_hint
 from datasets.common.files import Json
 from datasets.storage import load_file
 from fedrule.inference import sentences
-from fedrule.inference.recommender import Recommender
 from fedrule.inference.arrow_lists import ArrowLists
+from fedrule.inference.recommender import Recommender
 
 if TYPE_CHECKING:
     from benchmarks.runs.history import OnProgress

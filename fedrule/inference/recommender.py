@@ -197,8 +197,9 @@ class Recommender:
     def batches(self, homes: Homes, searches: int, *, unknown: Unknown = "refuse") -> Iterator[Homes]:
         """The homes in parts of which `recommend_many` gives what it gives for all of them, bit for bit.
 
-        Homes that are searched together stay together, as many `searches` in each part: their scores come from the same
-        matrix products, whose last bits may depend on the number of rows. No homes are one part, as they have lists too.
+        Homes that are searched together stay together, as many `searches` in each part: their scores come from the
+        same matrix products, whose last bits may depend on the number of rows. No homes are one part, as they have
+        lists too.
         """
         together = _together(self._known(homes, unknown)) or [(0, 0)]
         for at in range(0, len(together), searches):

@@ -24,8 +24,8 @@ from benchmarks.__main__ import main
 from benchmarks.cluster import dask_cluster, remote
 from benchmarks.cluster.cluster import ATTEMPTS, open_cluster, other_versions
 from benchmarks.cluster.dask_cluster import Call, DaskCluster, _remote
-from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.cluster.executor import ClusterExecutor
+from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import make_experiment, make_source
 from benchmarks.runs.history import ignore_progress
 from benchmarks.runs.scheduler import run_all, write_homes
@@ -484,7 +484,10 @@ def test_only_the_worker_that_was_at_a_job_and_left_unexpectedly_counts_as_dead(
 def test_a_worker_without_a_function_or_with_another_one_refuses_and_a_bug_stays_an_error(monkeypatch):
     monkeypatch.setattr(remote, "cancel_job", lambda client: client + 1)
     assert _remote("unheard_of")()["refusal"].startswith("lacks this version of fedrule (module ")
-    assert _remote("cancel_job")("one", "two")["refusal"] == "lacks this version of fedrule (too many positional arguments)"
+    assert (
+        _remote("cancel_job")("one", "two")["refusal"]
+        == "lacks this version of fedrule (too many positional arguments)"
+    )
     with pytest.raises(TypeError, match="can only concatenate"):
         _remote("cancel_job")("one")
     monkeypatch.setitem(sys.modules, "benchmarks.cluster.remote", None)

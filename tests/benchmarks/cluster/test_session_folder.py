@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-fcntl = pytest.importorskip("fcntl", reason="there are no such locks on Windows")
-
 from benchmarks.cluster import session_folder
 from benchmarks.cluster.session_folder import SessionFolder, delete_abandoned, shared_folder
+
+fcntl = pytest.importorskip("fcntl", reason="there are no such locks on Windows")
 
 ROOT = Path(__file__).parents[3]
 OWNER = """

@@ -22,10 +22,10 @@ from baselines import registry
 from baselines.calibration import Calibration, calibrate
 from baselines.popularity import Popularity
 from baselines.registry import build
-from benchmarks.runs.processes import describe_failure
 from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
+from benchmarks.runs.processes import describe_failure
 from benchmarks.runs.scheduler import Turns, run_all, write_homes
 from benchmarks.runs.source_hash import _CACHE, source_hash
 from benchmarks.runs.workers import Workers
@@ -497,7 +497,7 @@ def test_more_processes_than_are_worth_keeping_are_ended(tmp_path, monkeypatch):
     asked = make_experiment("toy-count", source, parameters={}, options={}, protocols=["ranking"])
     with Workers() as workers:
         (result,) = workers.run(asked, write_homes(source, tmp_path), store=Store(tmp_path / "kept"), threads=1)
-        assert (result.status, workers._idle, workers._running) == ("done", [], set())
+        assert (result.status, workers._idle, workers._running) == ("done", [], {})
 
 
 @pytest.mark.usefixtures("toys")

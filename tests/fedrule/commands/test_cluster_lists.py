@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 import signal
 import socket
@@ -127,7 +126,7 @@ def stopped_at_a_batch(workers):
 
 def homes_of_workers(dask):
     """The files of homes that workers have on their disks."""
-    return glob.glob(str(dask.folder / "**" / HOMES), recursive=True, include_hidden=True)
+    return list(dask.folder.rglob(HOMES))
 
 
 def workers_of(dask, least):
@@ -190,7 +189,7 @@ def test_a_batch_that_takes_worker_after_worker_with_it_ends_the_command(folder,
         _, errors = command.communicate(timeout=600)
     assert command.returncode == 1
     assert re.fullmatch(
-        rf"batch 1 \(homes 1 to \d+\): {ATTEMPTS} workers died while running it, the last one was tcp://\S+",
+        rf"batch \d \(homes \d+ to \d+\): {ATTEMPTS} workers died while running it, the last one was tcp://\S+",
         errors.splitlines()[-1],
     )
     assert list(tmp_path.iterdir()) == []
@@ -434,7 +433,7 @@ def test_homes_are_none_or_have_no_devices(here, n_homes):
     cluster.go_on.set()
     none = np.zeros(0, dtype=np.int64)
     some = homes.subset(np.arange(n_homes)).with_rules(none)
-    bare = replace(some, device_home=none, device_type=none, device_ids=none)
+    bare = replace(some, device_home=none, device_type=none, device_ids=none, words=None)
     (found,) = lists.of([bare])
     assert found.frame().equals(recommender.recommend_many(bare, 3).frame())
     assert (found.n_homes, found.n_lists, len(found), cluster.asked) == (n_homes, 0, 0, 1)

@@ -15,9 +15,9 @@ import datasets
 from datasets import DataError, Homes, Relation, Rules
 from fedrule.inference import HomeRequest, Recommender
 from fedrule.inference import recommender as recommender_module
+from fedrule.inference.arrow_lists import ArrowLists
 from fedrule.inference.output import write_all
 from fedrule.inference.search import ScorerSearch
-from fedrule.inference.arrow_lists import ArrowLists
 from tests.support.random_models import cases, random_model
 from tests.support.two_homes import two_homes
 
