@@ -24,7 +24,7 @@ WITHIN = {
         *("evidence", "network", "training", "federated", "methods", "audit", "models", "inference"),
         *("homeassistant", "pipeline", "serving", "commands"),
     ),
-    "benchmarks": ("results", "evaluation", "runs", "references", "speed", "commands"),
+    "benchmarks": ("results", "evaluation", "runs", "cluster", "references", "speed", "commands"),
     "reports": ("text", "drawing", "tables", "figures"),
 }
 # The command line is the top layer and may use everything; so may what pytest runs as a benchmark.

@@ -58,19 +58,19 @@ def run_suite(chosen: argparse.Namespace) -> int:
 
 def _cluster(chosen: argparse.Namespace, folder: Path) -> AbstractContextManager[Executor] | None:
     """Where runs are executed if not on this machine."""
-    if chosen.cluster is None:
-        if chosen.cluster_option:
-            raise DataError("--cluster-option is for --cluster slurm and --cluster local")
+    if chosen.cluster is None and not chosen.cluster_option:
         return None
-    if chosen.checkpoints:
+    if chosen.cluster is not None and chosen.checkpoints:
         raise DataError(
             "--checkpoints does not go with --cluster: a checkpoint would be lost with its machine. Give the command "
             "without --cluster on each machine, with --results in a folder that all of them see"
         )
-    from benchmarks.runs.cluster import open_cluster
+    from benchmarks.cluster.cluster import open_cluster
+    from benchmarks.cluster.executor import ClusterExecutor
 
     how = {"options": chosen.cluster_option, "jobs": chosen.jobs, "threads": chosen.threads}
-    return open_cluster(chosen.cluster, folder=folder, **how)
+    repeat = "repeat the command: what is stored stays"
+    return ClusterExecutor(open_cluster(chosen.cluster, folder=folder, repeat=repeat, **how))
 
 
 def reproduce_results(chosen: argparse.Namespace) -> int:

@@ -6,24 +6,21 @@ A result's key holds every setting, so the same setting is always written the sa
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import inspect
-import io
 import json
 import os
-import tokenize
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from baselines.registry import fewest_parameters, files_of, get, names
+from baselines.registry import fewest_parameters, get, names
 from benchmarks import evaluation
 from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.records import as_json
 from benchmarks.results.store import Key, Overrides, Result
+from benchmarks.runs.source_hash import source_hash
 from datasets import Homes, load
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import complete, read_assignments
@@ -34,7 +31,6 @@ from datasets.splits import SPLITS
 TRACKS = ("types", "instances")
 SEEDS = (0, 1, 2, 3, 4)
 
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may have a docstring
 EVALUATION = Path(evaluation.__file__).parent
 # Split, fit, calibration and curves. What these two import is among the files of the evaluation or decides no number.
 FIT = {Path(__file__).with_name(name) for name in ("run.py", "history.py")}
@@ -226,48 +222,9 @@ def code_hash(method: type) -> str:
     Comments and docstrings do not count. Empty where the method has no file, as in a notebook.
     """
     try:
-        file = Path(inspect.getfile(method))
-        known = _CODE.get(file)
-        if known is None or known.stamp != _stamp(known.files):  # reading them all takes a while
-            roots = [file, *sorted(EVALUATION.glob("*.py"))]
-            files = sorted({found for root in roots for found in files_of(root)} | FIT)
-            stamp = _stamp(files)
-            parts = [part for each, when in zip(files, stamp, strict=True) for part in (each.name, _code(each, when))]
-            known = _Code(files, stamp, hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12])
-            _CODE[file] = known
-        return known.hash
+        return source_hash([Path(inspect.getfile(method)), *sorted(EVALUATION.glob("*.py"))], FIT).digest
     except (OSError, TypeError, SyntaxError):
         return ""
-
-
-class _Code(NamedTuple):
-    files: list[Path]
-    stamp: list[tuple[int, int]]  # when each was changed last, and its size
-    hash: str
-
-
-@cache
-def _code(file: Path, stamp: tuple[int, int]) -> str:  # noqa: ARG001  read again when it has changed
-    """A file without its comments, docstrings, blank lines and white space at the end of a line."""
-    text = file.read_text("utf-8")
-    lines = text.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            text_lines = range(node.body[0].lineno - 1, node.body[0].end_lineno or node.body[0].lineno)
-            others = {getattr(node, "lineno", 0) - 1, *(each.lineno - 1 for each in node.body[1:])}
-            if others.isdisjoint(text_lines):  # it shares no line with code
-                lines[text_lines.start : text_lines.stop] = [""] * len(text_lines)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and (line := lines[token.start[0] - 1]):
-            lines[token.start[0] - 1] = line[: token.start[1]]
-    return "\n".join(line.rstrip() for line in lines if line.strip())
-
-
-def _stamp(files: Sequence[Path]) -> list[tuple[int, int]]:
-    return [(stat.st_mtime_ns, stat.st_size) for file in files for stat in [file.stat()]]
-
-
-_CODE: dict[Path, _Code] = {}  # by a method's file
 
 
 @lru_cache(maxsize=4)

@@ -1,9 +1,9 @@
 """Many runs: finished ones are skipped, the others run one after the other or several at the same time.
 
 Where a run is executed is an `Executor`'s: processes of this machine (`benchmarks.runs.workers`) or a cluster
-(`benchmarks.runs.cluster`). All else is here, and the same for both: which runs are missing, and which of them another
-process on the same folder is at. An interruption loses only what is running, and a second process on the same folder
-takes what the first has not started.
+(`benchmarks.cluster.executor`). All else is here, and the same for both: which runs are missing, and which of them
+another process on the same folder is at. An interruption loses only what is running, and a second process on the same
+folder takes what the first has not started.
 
 Compiling takes longer than most runs. numba keeps what it has compiled on disk, but two processes that start at the
 same time compile the same loops. So the first runs of methods with compiled loops take turns, see `Turns`.

@@ -1,4 +1,7 @@
-"""The commands of `python -m fedrule`, modules with `add_arguments` and `run`, and the argument that names homes."""
+"""The commands of `python -m fedrule`, modules with `add_arguments` and `run`, and the argument that names homes.
+
+`cluster_lists` and `list_handler` are what `recommend --cluster` does here and on other machines.
+"""
 
 from __future__ import annotations
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
 from fedrule.commands import HOMES_HELP, HOMES_METAVAR, load_homes
-from fedrule.inference.output import RankedLists, Recommendations
+from fedrule.inference.output import Recommendations
 from fedrule.inference.recommender import Recommender
 from fedrule.inference.request import BadHome, HomeRequest
+from fedrule.models.file import SavedModel
 
 if TYPE_CHECKING:
     from datasets.common.progress import Progress
     from datasets.homes import Homes
+    from fedrule.inference.output import Lists
 
+THREADS = 2
 USERS_AT_ONCE = 20_000  # of a database: some 100 MB
 
 
@@ -36,7 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print JSON")
     add("--all", dest="data", metavar=HOMES_METAVAR, help=f"all homes of {HOMES_HELP}")
     add("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
-    add("--jobs", type=int, default=2, metavar="N", help="with --all: threads (default: %(default)s)")
+    about = f"with --all: threads (default: {THREADS}); with --cluster: batches of homes at the same time (default: as "
+    about += "many as Dask's workers have threads, or 16 jobs of Slurm)"
+    add("--jobs", type=int, metavar="N", help=about)
+    about = "with --all: spread the homes over other machines: tcp://HOST:PORT of a Dask scheduler, slurm, or local, "
+    about += "which runs the jobs of slurm on this machine, to try them out; homes and lists travel, so that only this "
+    about += "machine needs the data. Needs the extra cluster, and the same code on all machines"
+    add("--cluster", metavar="ADDRESS|slurm|local", help=about)
+    about = "for slurm and local: a parameter of submitit, e.g. slurm_partition=cpu, timeout_min=60 (default 1440) or "
+    about += "mem_gb=4; may be given several times"
+    add("--cluster-option", action="append", default=[], metavar="KEY=VALUE", help=about)
     add("--quiet", action="store_true", help="no progress")
     add_import(parser)
 
@@ -49,11 +62,12 @@ def run(chosen: argparse.Namespace) -> int:
         raise DataError("--all DATA and --out FILE belong together")
     if chosen.data is not None and chosen.json:
         raise DataError("--json is for one home; with --all use --out FILE.jsonl")
+    if chosen.data is None and (chosen.cluster is not None or chosen.cluster_option):
+        raise DataError("--cluster is for many homes: give --all DATA with --out FILE")
     import_all(chosen.modules)
-    recommender = Recommender.load(chosen.model)
     if chosen.data is not None:
-        return _write_all(recommender, chosen)
-    home = HomeRequest.read(chosen.home)
+        return _write_all(chosen)
+    recommender, home = Recommender.load(chosen.model), HomeRequest.read(chosen.home)
     try:
         answer = recommender.recommend(home, chosen.k, unknown=chosen.unknown, max_similar=chosen.max_similar)
     except BadHome as error:
@@ -64,36 +78,44 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
+def _write_all(chosen: argparse.Namespace) -> int:
     from datasets.common.progress import progress
     from fedrule.inference.output import check_suffix, write_all
 
     check_suffix(chosen.out)
     empty = devices = rules = 0
 
-    def ranked(bar: Progress) -> Iterator[RankedLists]:
+    def counted(made: Iterable[Lists]) -> Iterator[Lists]:
         nonlocal empty, devices, rules
-        for homes in _parts(chosen.data, bar):
-            part = recommender.recommend_many(
-                homes,
-                chosen.k,
-                unknown=chosen.unknown,
-                max_similar=chosen.max_similar,
-                jobs=chosen.jobs,
-                on_homes=bar.step,
-            )
-            empty += homes.n_homes - part.n_lists
+        for part in made:
+            empty += part.n_homes - part.n_lists
             devices, rules = devices + part.ignored_devices, rules + part.ignored_rules
             yield part
 
-    with progress(None, " homes", quiet=chosen.quiet) as bar:
-        n_homes, n_rows = write_all(ranked(bar), chosen.out)
+    with progress(None, " homes", quiet=chosen.quiet) as bar, _lists(chosen, bar) as made:
+        n_homes, n_rows = write_all(counted(made), chosen.out)
     sys.stdout.write(f"{n_rows:,} recommendations for {n_homes:,} homes written to {chosen.out}\n")
     if empty:
         sys.stdout.write(f"{empty:,} homes have no recommendations\n")
     if devices or rules:
         sys.stdout.write(f"ignored, unknown to the model: {devices:,} devices, {rules:,} rules\n")
     return 0
+
+
+@contextmanager
+def _lists(chosen: argparse.Namespace, bar: Progress) -> Iterator[Iterator[Lists]]:
+    """The lists of each part of the data, made here or on a cluster."""
+    saved = SavedModel.load(chosen.model)
+    recommender = Recommender.of(saved, chosen.model)
+    if chosen.cluster is None and not chosen.cluster_option:
+        jobs = THREADS if chosen.jobs is None else chosen.jobs
+        how = {"unknown": chosen.unknown, "max_similar": chosen.max_similar, "jobs": jobs, "on_homes": bar.step}
+        yield (recommender.recommend_many(homes, chosen.k, **how) for homes in _parts(chosen.data, bar))
+        return
+    from fedrule.commands.cluster_lists import lists_of_cluster
+
+    with lists_of_cluster(_parts(chosen.data, bar), saved, recommender, chosen, bar) as lists:
+        yield lists
 
 
 def _parts(data: str, bar: Progress) -> Iterator[Homes]:

@@ -79,6 +79,31 @@ class Recommendations(NamedTuple):
         return {"recommendations": [rule.as_json() for rule in self.rules], "ignored": list(self.ignored)}
 
 
+class Lists(Protocol):
+    """The lists of many homes, as they are written to a file."""
+
+    @property
+    def n_homes(self) -> int: ...
+
+    @property
+    def n_lists(self) -> int:
+        """Homes with at least one recommendation."""
+
+    @property
+    def ignored_devices(self) -> int:
+        """Devices of types unknown to the model."""
+
+    @property
+    def ignored_rules(self) -> int:
+        """Rules of relations unknown to the model, or between such devices."""
+
+    def __len__(self) -> int:
+        """How many recommendations."""
+
+    def frame(self) -> pd.DataFrame:
+        """In words, a column for each part of a recommendation."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedLists:
     """The lists of many homes, home after home, best first; homes and devices by their numbers in `homes`."""
@@ -97,6 +122,10 @@ class RankedLists:
 
     def __len__(self) -> int:
         return len(self.home)
+
+    @property
+    def n_homes(self) -> int:
+        return self.homes.n_homes
 
     @property
     def n_lists(self) -> int:
@@ -135,7 +164,7 @@ class RankedLists:
         write_all([self], path)
 
 
-def write_all(parts: Iterable[RankedLists], path: Path | str) -> tuple[int, int]:
+def write_all(parts: Iterable[Lists], path: Path | str) -> tuple[int, int]:
     """Write all parts to one file, completely or not at all; return the numbers of homes and of rows."""
     path = Path(path)
     check_suffix(path)
@@ -144,7 +173,7 @@ def write_all(parts: Iterable[RankedLists], path: Path | str) -> tuple[int, int]
     with atomic_file(path) as temporary, closing(_WRITERS[path.suffix](temporary)) as writer:
         for part in parts:
             writer.add(part.frame())
-            homes, rows = homes + part.homes.n_homes, rows + len(part)
+            homes, rows = homes + part.n_homes, rows + len(part)
         if part is None:
             raise DataError(f"{path}: there are no homes to recommend anything to")
     return homes, rows

@@ -21,6 +21,7 @@ from datasets.homes import Array, Home, Homes
 from fedrule.inference.encode import (
     EncodedHome,
     HomeEncoder,
+    KnownHomes,
     Unknown,
     check_unknown,
     known_homes,
@@ -71,6 +72,16 @@ def search_of(saved: SavedModel) -> Search:
     return ScorerSearch(model, answered, self_rules, card.types, card.relations)
 
 
+def needs_method(saved: SavedModel) -> bool:
+    """Whether the search for a model needs the module of its method, and torch."""
+    return not (is_network_alone(saved) or is_evidence_alone(saved.card.options))
+
+
+def _together(known: KnownHomes) -> list[tuple[int, int]]:
+    """Ranges (first, end) of homes that are searched together."""
+    return list(Pairs.of(known.homes, self_pairs=True).runs(PAIRS_AT_ONCE))
+
+
 class Recommender:
     """A loaded model; immutable, so that many threads may use it at once."""
 
@@ -85,10 +96,15 @@ class Recommender:
     @classmethod
     def load(cls, path: Path | str) -> Recommender:
         """From a file that `fedrule.train` has saved; a wrong, truncated or altered one is a `DataError`."""
+        return cls.of(SavedModel.load(path), path)
+
+    @classmethod
+    def of(cls, saved: SavedModel, path: Path | str) -> Recommender:
+        """Of a model from this file, which errors name."""
         try:
-            return cls(SavedModel.load(path))
+            return cls(saved)
         except DataError as error:
-            raise error if str(error).startswith(str(path)) else DataError(f"{path}: {error}") from None
+            raise DataError(f"{path}: {error}") from None
 
     @property
     def method(self) -> str:
@@ -128,6 +144,10 @@ class Recommender:
         """Answer for a home of one device: loads what a process that has the model from another one lacks."""
         self.recommend(HomeRequest([RequestDevice(0, name) for name in self.card.types[:1]]), 1)
 
+    def check(self, k: int, max_similar: int) -> None:
+        """Raise unless lists can be made with these options; for work that is to be prepared first."""
+        self._search_for(k, max_similar)
+
     def recommend_many(
         self,
         homes: Homes,
@@ -140,12 +160,9 @@ class Recommender:
     ) -> RankedLists:
         """The lists of all homes; the same as `recommend` for each of them, and many times faster."""
         many = self._search_for(k, max_similar).many
-        check_unknown(unknown)
         if jobs < 1:
             raise DataError(f"jobs must be at least 1, got {jobs}")
-        if unknown == "refuse":
-            refuse_unknown(homes, self.card)
-        known = known_homes(homes, self.card)
+        known = self._known(homes, unknown)
 
         def search(run: tuple[int, int]) -> TopK:
             first, last = run
@@ -155,7 +172,7 @@ class Recommender:
             )
             return found._replace(home=found.home + first, trigger=trigger, action=action)
 
-        pieces, runs = [TopK.empty()], list(Pairs.of(known.homes, self_pairs=True).runs(PAIRS_AT_ONCE))
+        pieces, runs = [TopK.empty()], _together(known)
         with ThreadPoolExecutor(jobs) as pool:
             for (first, last), found in zip(runs, pool.map(search, runs), strict=True):
                 pieces.append(found)
@@ -176,6 +193,24 @@ class Recommender:
             ignored_devices=known.ignored_devices,
             ignored_rules=known.ignored_rules,
         )
+
+    def batches(self, homes: Homes, searches: int, *, unknown: Unknown = "refuse") -> Iterator[Homes]:
+        """The homes in parts of which `recommend_many` gives what it gives for all of them, bit for bit.
+
+        Homes that are searched together stay together, as many `searches` in each part: their scores come from the
+        same matrix products, whose last bits may depend on the number of rows. No homes are one part, as they have
+        lists too.
+        """
+        together = _together(self._known(homes, unknown)) or [(0, 0)]
+        for at in range(0, len(together), searches):
+            part = together[at : at + searches]
+            yield homes.subset(np.arange(part[0][0], part[-1][1]))
+
+    def _known(self, homes: Homes, unknown: Unknown) -> KnownHomes:
+        check_unknown(unknown)
+        if unknown == "refuse":
+            refuse_unknown(homes, self.card)
+        return known_homes(homes, self.card)
 
     def _search_for(self, k: int, max_similar: int) -> Search:
         if type(k) is not int or k < 1:  # a bool is not a number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -23,12 +24,13 @@ from baselines.popularity import Popularity
 from baselines.registry import build
 from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
-from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
+from benchmarks.runs.processes import describe_failure
 from benchmarks.runs.scheduler import Turns, run_all, write_homes
+from benchmarks.runs.source_hash import _CACHE, source_hash
 from benchmarks.runs.workers import Workers
 from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, error_line
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
 from tests.support.single_run import run
@@ -350,11 +352,32 @@ def test_the_code_of_a_method_does_not_change_with_comments_and_docstrings(tmp_p
 def test_the_code_of_a_run_is_that_of_its_method_the_evaluation_and_the_data_that_both_use():
     assert len(code_hash(Popularity)) == 12
     root = Path(registry.__file__).parents[1]
-    files = experiment._CODE[root / "baselines/popularity.py"].files
-    names = {file.relative_to(root).as_posix() for file in files}
+    hashed = next(each for (roots, _), each in _CACHE.items() if root / "baselines/popularity.py" in roots)
+    names = {file.relative_to(root).as_posix() for file in hashed.files}
     assert {"baselines/popularity.py", "benchmarks/evaluation/metrics.py", "datasets/splits.py"} <= names
     assert {"benchmarks/runs/run.py", "benchmarks/runs/history.py", "baselines/calibration.py"} <= names
     assert not {"baselines/mf.py", "benchmarks/results/store.py"} & names
+
+
+def test_the_hash_of_files_is_that_of_all_that_are_named(tmp_path):
+    root, more = tmp_path / "root.py", tmp_path / "more.py"
+    root.write_text("a = 1")
+    more.write_text("b = 1")
+    plain = source_hash([root])
+    assert plain.files == [root]
+    both = source_hash([root], [more])
+    assert both.files == [more, root]
+    assert both.digest != plain.digest == source_hash([root]).digest
+    more.write_text("b = 1000")
+    assert source_hash([root], [more]).digest not in {plain.digest, both.digest}
+
+
+def test_why_a_process_failed_is_the_last_line_of_its_error_whatever_it_printed():
+    warning = "UserWarning: little memory is left\n"
+    killed = describe_failure(-signal.SIGKILL, warning)
+    assert killed.splitlines() == [warning.strip(), "its process was killed by SIGKILL, perhaps out of memory"]
+    assert describe_failure(-signal.SIGTERM, "") == "its process was killed by SIGTERM"
+    assert error_line(describe_failure(1, f"{warning}RuntimeError: bad weather\n")) == "RuntimeError: bad weather"
 
 
 def test_code_without_a_file_is_empty():
@@ -474,7 +497,7 @@ def test_more_processes_than_are_worth_keeping_are_ended(tmp_path, monkeypatch):
     asked = make_experiment("toy-count", source, parameters={}, options={}, protocols=["ranking"])
     with Workers() as workers:
         (result,) = workers.run(asked, write_homes(source, tmp_path), store=Store(tmp_path / "kept"), threads=1)
-        assert (result.status, workers._idle, workers._running) == ("done", [], set())
+        assert (result.status, workers._idle, workers._running) == ("done", [], {})
 
 
 @pytest.mark.usefixtures("toys")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sqlite3
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ import pytest
 import datasets
 from fedrule.__main__ import main
 from fedrule.inference import HomeRequest, Recommender
+from tests.support.homes_database import write_database
 from tests.support.random_models import random_model
 from tests.support.small_model import home, saved_model
 
@@ -71,6 +71,22 @@ def test_the_command_for_one_home_loads_neither_pandas_nor_pyarrow_nor_scipy_nor
     assert done.stdout.startswith("  1. When *")
 
 
+ALONE = """
+import sys
+from fedrule.__main__ import main
+code = main(sys.argv[1:])
+sys.stderr.write(" ".join(sorted({"benchmarks", "distributed", "submitit"} & sys.modules.keys())))
+sys.exit(code)
+"""
+
+
+def test_without_a_cluster_nothing_of_clusters_is_loaded(many, tmp_path):
+    _, model, file = many
+    options = ["--all", str(file), "--out", str(tmp_path / "lists.csv"), "--ignore-unknown"]
+    command = [sys.executable, "-c", ALONE, "recommend", str(model), *options]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+
+
 def test_a_home_comes_in_by_the_standard_input(model, asked, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(asked.read_bytes())))
     assert main(["recommend", str(model), "-", "-k", "1"]) == 0
@@ -115,24 +131,9 @@ def test_all_homes_go_to_a_file(many, ending, tmp_path, capsys):
 def test_homes_of_a_database_are_asked_part_by_part(many, tmp_path, capsys, monkeypatch):
     pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
     homes, model, _ = many
-    with sqlite3.connect(tmp_path / "homes.db") as database:
-        database.execute("create table devices (user integer, device integer, type text)")
-        rows = zip(homes.users[homes.device_home].tolist(), homes.device_ids.tolist(), homes.device_type, strict=True)
-        database.executemany("insert into devices values (?, ?, ?)", [(u, d, homes.types[t]) for u, d, t in rows])
-        database.execute(
-            "create table rules (user integer, trigger_device integer, trigger_state text, action text, "
-            "action_device integer)"
-        )
-        for one in homes:
-            found = [(one.user, rule.trigger.id, *rule.relation, rule.action.id) for rule in one.rules]
-            database.executemany("insert into rules values (?, ?, ?, ?, ?)", found)
-    database.close()
-    (tmp_path / "homes.toml").write_text(
-        '[devices]\nurl = "homes.db"\ntable = "devices"\n[rules]\nurl = "homes.db"\ntable = "rules"\n'
-    )
     monkeypatch.setattr("fedrule.commands.recommend.USERS_AT_ONCE", 7)  # 6 parts
     out = tmp_path / "lists.parquet"
-    source = ["--all", str(tmp_path / "homes.toml"), "--out", str(out), "--ignore-unknown", "-k", "3"]
+    source = ["--all", str(write_database(homes, tmp_path)), "--out", str(out), "--ignore-unknown", "-k", "3"]
     assert main(["recommend", str(model), *source]) == 0
     assert "for 40 homes" in capsys.readouterr().out
     expected = Recommender.load(model).recommend_many(homes, 3, unknown="ignore").frame()
@@ -152,6 +153,12 @@ def test_homes_of_a_database_are_asked_part_by_part(many, tmp_path, capsys, monk
         (["MODEL", "--all", "ifttt-synthetic", "--out", "x.xls"], "x.xls: name a file that ends with .parquet"),
         (["MODEL", "--all", "ifttt-synthetik", "--out", "x.csv"], "did you mean 'ifttt-synthetic'?"),
         (["MODEL", "--all", "ifttt-synthetic", "--out", "x.csv", "--jobs", "0"], "jobs must be at least 1, got 0"),
+        (["MODEL", "HOME", "--cluster", "local"], "--cluster is for many homes: give --all DATA with --out FILE"),
+        (["MODEL", "HOME", "--cluster-option", "mem_gb=4"], "--cluster is for many homes: give --all DATA"),
+        (
+            ["MODEL", "--all", "ifttt-synthetic", "--out", "x.csv", "--cluster-option", "mem_gb=4"],
+            "is for --cluster slurm",
+        ),
         (["MODEL", "HOME", "-k", "0"], "k must be an integer of at least 1, got 0"),
         (["MODEL", "nothing.json"], "nothing.json: cannot be read (No such file or directory)"),
         (["nothing.safetensors", "HOME"], "nothing.safetensors: no such model; train one with"),

@@ -15,6 +15,7 @@ import datasets
 from datasets import DataError, Homes, Relation, Rules
 from fedrule.inference import HomeRequest, Recommender
 from fedrule.inference import recommender as recommender_module
+from fedrule.inference.arrow_lists import ArrowLists
 from fedrule.inference.output import write_all
 from fedrule.inference.search import ScorerSearch
 from tests.support.random_models import cases, random_model
@@ -74,6 +75,22 @@ def test_many_homes_are_answered_as_one_after_the_other(case, k, at_once):
         ranked = recommender.recommend_many(case.homes, k)
     assert_lines(lines_of(ranked), expected)
     assert (ranked.ignored_devices, ranked.ignored_rules) == (0, 0)
+
+
+@given(cases(min_homes=0, max_homes=6, max_devices=4), st.integers(1, 40), st.integers(1, 3))
+def test_lists_made_in_batches_and_sent_are_those_of_all_homes_bit_for_bit(case, at_once, searches):
+    recommender = Recommender(case.saved)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recommender_module, "PAIRS_AT_ONCE", at_once)
+        whole = recommender.recommend_many(case.homes, 5)
+        batches = [*recommender.batches(case.homes, searches), case.homes.subset(np.zeros(0, dtype=np.int64))]
+        lists = [ArrowLists.of(recommender.recommend_many(batch, 5)) for batch in batches]
+    sent = ArrowLists.concatenate([ArrowLists.read(each.streams[0]) for each in lists])
+    assert [user for batch in batches for user in batch.users] == list(case.homes.users)
+    pd.testing.assert_frame_equal(sent.frame(), whole.frame(), check_exact=True)
+    assert len(sent) == len(whole)
+    for name in ("n_homes", "n_lists", "ignored_devices", "ignored_rules"):
+        assert getattr(sent, name) == getattr(whole, name)
 
 
 @given(cases(min_homes=0, max_homes=5, max_devices=4), st.integers(1, 12), st.integers(1, 5), st.integers(1, 8))

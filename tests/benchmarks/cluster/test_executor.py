@@ -10,8 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -21,15 +21,16 @@ pytest.importorskip("submitit", reason="needs the extra cluster")
 import psutil
 
 from benchmarks.__main__ import main
+from benchmarks.cluster import dask_cluster, remote
+from benchmarks.cluster.cluster import ATTEMPTS, open_cluster, other_versions
+from benchmarks.cluster.dask_cluster import Call, DaskCluster, _remote
+from benchmarks.cluster.executor import ClusterExecutor
 from benchmarks.results.store import Store, load_failures, load_results
-from benchmarks.runs import cluster
-from benchmarks.runs.cluster import DaskCluster, open_cluster
 from benchmarks.runs.experiment import make_experiment, make_source
-from benchmarks.runs.remote import ATTEMPTS, other_versions
-from benchmarks.runs.scheduler import run_all
+from benchmarks.runs.history import ignore_progress
+from benchmarks.runs.scheduler import run_all, write_homes
 from datasets.common.environment import versions
 from datasets.common.errors import DataError
-from tests.support import made_runs
 from tests.support.dask_cluster import ROOT, DaskProcesses
 from tests.support.fake_slurm import write_commands
 from tests.support.single_run import comparable
@@ -88,6 +89,10 @@ def assert_equal(one, other):
     assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in other.iterdir())
 
 
+def executor_of(*given, **options):
+    return ClusterExecutor(open_cluster(*given, **options))
+
+
 def worker_of(process):
     """The worker of Dask that a run is a descendant of."""
     (worker,) = (each for each in psutil.Process(int(process)).parents() if "dask_worker" in " ".join(each.cmdline()))
@@ -135,7 +140,7 @@ def test_results_of_a_dask_cluster_are_those_of_one_process_bit_for_bit(tmp_path
         for process in (dask.scheduler, *dask.workers):
             assert listening(process.pid) == {"127.0.0.1"}
         assert listening(os.getpid()) <= {"127.0.0.1"}
-    outcome = run_all(asked, store=Store(tmp_path / "there"), executor=open_cluster(dask.address, folder=tmp_path))
+    outcome = run_all(asked, store=Store(tmp_path / "there"), executor=executor_of(dask.address, folder=tmp_path))
     assert (outcome.made, len(outcome.failed)) == (16, 2)
     assert_equal(tmp_path / "there", tmp_path / "here")
     assert len(sent) == len(set(sent)) == 2  # homes travel once to each worker
@@ -143,7 +148,7 @@ def test_results_of_a_dask_cluster_are_those_of_one_process_bit_for_bit(tmp_path
         failures = load_failures(tmp_path / folder)
         assert [each.failure for each in failures] == ["RuntimeError: the weather is bad"] * 2
     assert {r.history[0]["OMP_NUM_THREADS"] for r in outcome.finished if r.key.method == "toy-threads"} == {1.0}
-    nobody = open_cluster("tcp://nobody:1", folder=tmp_path)
+    nobody = executor_of("tcp://nobody:1", folder=tmp_path)
     again = run_all(asked[:8], store=Store(tmp_path / "there"), executor=nobody)
     assert (again.made, len(again.finished)) == (0, 16)  # nothing is missing, so nobody is asked
 
@@ -187,6 +192,47 @@ def test_a_run_that_takes_worker_after_worker_with_it_is_a_failed_run(tmp_path, 
     assert len(load_failures(tmp_path / "kept")) == 1
 
 
+@pytest.mark.slow
+def test_a_run_whose_workers_are_retired_again_and_again_is_no_failed_run(tmp_path, dask):
+    from distributed import Client
+
+    fits = tmp_path / "fits"
+    suite = write_suite(tmp_path / "mine.toml", fits)
+    with started(command(suite, tmp_path / "kept", dask.address)) as client:
+        for retired in range(ATTEMPTS + 1):
+            wait_until(lambda: lines(fits))
+            (run,) = lines(fits)
+            if retired < ATTEMPTS:
+                fits.unlink()  # so the next one waits as well
+            dask.add_worker()
+            with Client(dask.address, set_as_default=False) as other:
+                processes = {pid: address for address, pid in other.run(os.getpid).items()}
+                other.retire_workers([processes[worker_of(run).pid]], close_workers=True)
+        output, errors = client.communicate(timeout=600)
+    assert client.returncode == 0, errors
+    assert "1 results made" in output
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_that_counts_as_failed_has_no_process_on_its_worker_any_more(tmp_path, dask):
+    fits, store = tmp_path / "fits", Store(tmp_path / "kept")
+    (asked,) = experiments("toy-waiting", fits=str(fits))
+    homes = write_homes(asked.source, tmp_path)
+    how = {"store": store, "threads": 1, "on_progress": ignore_progress, "checkpoints": 0}
+    with executor_of(dask.address, folder=tmp_path) as executor, ThreadPoolExecutor() as pool:
+        running = pool.submit(executor.run, asked, homes, **how)
+        wait_until(lambda: lines(fits))
+        (run,) = lines(fits)
+        worker = worker_of(run)
+        (call,) = executor.cluster._calls.values()
+        call.died += ["tcp://127.0.0.1:1"] * ATTEMPTS
+        running.result(timeout=600)
+        assert "3 workers died while running it, the last one was tcp" in load_failures(store.folder)[0].error
+        wait_until(lambda: not is_running(run))
+        assert worker.is_running()
+        assert [result.status for result in executor.run(asked, homes, **how)] == ["done", "done"]
+
+
 def test_other_code_at_a_worker_is_refused_in_words(tmp_path, dask, monkeypatch, own_registry):  # noqa: ARG001
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "travelled_method.py").write_text(METHOD.replace("ROUNDS", "3"))
@@ -195,7 +241,7 @@ def test_other_code_at_a_worker_is_refused_in_words(tmp_path, dask, monkeypatch,
     kept, code = Store(tmp_path / "kept"), asked.code
     try:
         with pytest.raises(DataError) as error:
-            run_all([asked], store=kept, executor=open_cluster(dask.address, folder=tmp_path))
+            run_all([asked], store=kept, executor=executor_of(dask.address, folder=tmp_path))
     finally:
         del sys.modules["travelled_method"]
     assert re.fullmatch(
@@ -215,7 +261,7 @@ def test_a_method_that_a_worker_does_not_have_is_refused_in_words(tmp_path, dask
             DataError, match=r"has no stayed-here as it is here .*No module named 'stayed_here'.*--import"
         ):
             run_all(
-                experiments("stayed-here"), store=Store(tmp_path), executor=open_cluster(dask.address, folder=tmp_path)
+                experiments("stayed-here"), store=Store(tmp_path), executor=executor_of(dask.address, folder=tmp_path)
             )
     finally:
         del sys.modules["stayed_here"]
@@ -311,7 +357,7 @@ def refused(tmp_path, *options):
     ],
 )
 def test_what_cannot_work_is_one_line(tmp_path, monkeypatch, capsys, options, complaint):
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 1.0)
+    monkeypatch.setattr(dask_cluster, "CONNECT_TIMEOUT", 1.0)
     assert refused(tmp_path, *options) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert re.match(re.escape(complaint).replace(r"\.\*", ".*"), line), line
@@ -338,7 +384,7 @@ def test_without_the_package_the_line_names_the_extra(tmp_path, monkeypatch, cap
 def test_results_of_jobs_are_those_of_one_process_bit_for_bit(tmp_path):
     asked = experiments("popularity", "toy-threads") + experiments("toy-broken")
     run_all(asked, store=Store(tmp_path / "here"))
-    jobs = open_cluster("local", folder=tmp_path / "there", jobs=2, options=["timeout_min=10"])
+    jobs = executor_of("local", folder=tmp_path / "there", jobs=2, options=["timeout_min=10"])
     outcome = run_all(asked, store=Store(tmp_path / "there"), executor=jobs)
     assert (outcome.made, len(outcome.failed)) == (4, 2)
     assert_equal(tmp_path / "there", tmp_path / "here")
@@ -374,7 +420,7 @@ def test_jobs_of_slurm_ask_for_what_the_options_say_and_make_the_same_results(tm
     asked = experiments("popularity", seeds=(0, 1))
     run_all(asked, store=Store(tmp_path / "here"))
     options = ["slurm_partition=cpu", "timeout_min=60", "mem_gb=2"]
-    jobs = open_cluster("slurm", folder=tmp_path / "there", options=options, threads=1)
+    jobs = executor_of("slurm", folder=tmp_path / "there", options=options, threads=1)
     assert run_all(asked, store=Store(tmp_path / "there"), executor=jobs).made == 4
     assert_equal(tmp_path / "there", tmp_path / "here")
     said = lines(slurm / "asked.101")
@@ -397,14 +443,14 @@ def test_a_scheduler_of_dask_that_dies_ends_the_command_with_a_sentence(tmp_path
         processes.close()
     assert client.returncode == 1
     assert errors.splitlines()[-1].startswith(
-        f"{processes.address}: the connection to the Dask scheduler is lost; what"
+        f"{processes.address}: the connection to the Dask scheduler is lost; repeat"
     )
     assert "Traceback" not in errors
     assert [result.key.method for result in load_results(tmp_path / "kept")] == ["toy-count"]
 
 
 class Vanishing(dict):
-    """Whose keys are gone after the first look, as those of a run that ends in another thread."""
+    """Whose keys are gone after the first look, as those of a job that ends in another thread."""
 
     def get(self, key, default=None):
         return self.pop(key, default)
@@ -413,21 +459,43 @@ class Vanishing(dict):
         return self.pop(key, None) is not None
 
 
-def test_events_of_a_run_that_ends_at_the_same_time_are_no_error():
-    done, started = [], []
-    executor = DaskCluster("tcp://127.0.0.1:1")
-    executor._listeners = Vanishing(run=lambda *rounds: done.append(rounds))
-    executor._starts = Vanishing(run=started)
-    for _ in range(2):  # the second time the run has ended
-        executor._on_event((0.0, {"run": "run", "done": 1, "of": 2}))
-        executor._on_event((0.0, {"run": "run", "started": "tcp://127.0.0.1:2"}))
-    assert (done, started) == ([(1, 2)], ["tcp://127.0.0.1:2"])
+def test_events_of_a_job_that_ends_at_the_same_time_are_no_error():
+    done = []
+    call, cluster = Call(lambda *rounds: done.append(rounds)), DaskCluster("tcp://127.0.0.1:1")
+    for event in ({"done": 1, "of": 2}, {"started": "tcp://127.0.0.1:2"}):
+        cluster._calls = Vanishing(job=call)
+        for _ in range(2):  # the second time the job has ended
+            cluster._on_event((0.0, {"job": "job"} | event))
+    assert (done, call.worker) == ([(1, 2)], "tcp://127.0.0.1:2")
+
+
+def test_only_the_worker_that_was_at_a_job_and_left_unexpectedly_counts_as_dead():
+    cluster = DaskCluster("tcp://127.0.0.1:1")
+    call = cluster._calls["job"] = Call(lambda *_: None)
+    for worker, expected in (("tcp://a:1", False), ("tcp://b:1", True), ("tcp://c:1", False)):
+        cluster._on_event((0.0, {"job": "job", "started": worker}))
+        for gone in ("tcp://other:1", worker, worker):
+            event = {"action": "remove-worker", "worker": gone, "expected": expected}
+            cluster._on_cluster_event((0.0, event))
+    cluster._on_cluster_event((0.0, {"action": "add-worker", "worker": "tcp://c:1"}))
+    assert call.died == ["tcp://a:1", "tcp://c:1"]
+
+
+def test_a_worker_without_a_function_or_with_another_one_refuses_and_a_bug_stays_an_error(monkeypatch):
+    monkeypatch.setattr(remote, "cancel_job", lambda client: client + 1)
+    assert _remote("unheard_of")()["refusal"].startswith("lacks this version of fedrule (module ")
+    assert (
+        _remote("cancel_job")("one", "two")["refusal"]
+        == "lacks this version of fedrule (too many positional arguments)"
+    )
+    with pytest.raises(TypeError, match="can only concatenate"):
+        _remote("cancel_job")("one")
+    monkeypatch.setitem(sys.modules, "benchmarks.cluster.remote", None)
+    assert _remote("cancel_job")("one")["refusal"].startswith("lacks this version of fedrule (import of benchmarks")
 
 
 def test_versions_of_packages_that_differ_are_named():
-    result = made_runs.run("popularity")
-    assert other_versions(replace(result, versions=versions())) == []
-    there = {"numpy": "1.0", "python": "3.0", "platform": "another", "unheard_of": "1"}
-    numpy, python = other_versions(replace(result, versions=there))
+    assert other_versions(versions()) == []
+    numpy, python = other_versions({"numpy": "1.0", "python": "3.0", "platform": "another", "unheard_of": "1"})
     assert re.fullmatch(r"numpy 1\.0 \(\d\S+ here\)", numpy)
     assert re.fullmatch(r"python 3\.0 \(3\.\S+ here\)", python)
