@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from baselines.registry import get, names
-from benchmarks.results.published import rounded
+from benchmarks.results.published import DIGITS, EARLIER_DIGITS, rounded
 from benchmarks.results.store import Key, Result, Store, load_results
 from benchmarks.runs.experiment import Experiment, code_hash, make_experiment, make_source
 from benchmarks.runs.scheduler import run_all
@@ -140,7 +140,9 @@ def differences(stored: Mapping[str, float], found: Mapping[str, float]) -> Iter
     """The stored numbers that differ from the found ones, even rounded as published results are."""
     for metric, value in stored.items():
         now = found.get(metric, math.nan)
-        if value not in (now, rounded(now)) and not (math.isnan(value) and math.isnan(now)):
+        if value not in (now, *(rounded(now, digits) for digits in (DIGITS, *EARLIER_DIGITS))) and not (
+            math.isnan(value) and math.isnan(now)
+        ):
             yield Difference(metric, value, now)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from benchmarks.results.leaderboard import Board
+from benchmarks.results.published import CUTOFFS
 from benchmarks.results.store import Result
 from reports.boards import (
     PAPER_METHODS,
@@ -31,7 +32,6 @@ from reports.outputs import RUN, About, Drawing, Missing, run_files
 from reports.slices import MIN_HIDDEN, SIZE
 from reports.text.formats import seed_count
 
-CURVE_END = 50
 HIT_RATE_AT_40 = 0.91  # of GraphRule on Wyze, section 4.2 of the paper; its other hit rates are in figures only
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")
 LINE = (
@@ -105,14 +105,14 @@ def federated(inputs: Inputs, role: Role) -> Drawing:
 
 def _board(role: Role, inputs: Inputs, methods: Sequence[str]) -> tuple[Board, tuple[str, ...]]:
     """The rankings of these methods with their defaults, and notes on those that are not there."""
-    board, notes = defaults_of(role, inputs, methods, measured=_is_measured, what=f"hit rates up to {CURVE_END}")
+    board, notes = defaults_of(role, inputs, methods, measured=_is_measured, what=f"hit rates up to {CUTOFFS[-1]}")
     if board is None:
         raise Missing(f"no rankings of {', '.join(methods)} on {' or '.join(role.data)} ({role.track})", RUN)
     return board, notes
 
 
 def _is_measured(run: Result) -> bool:
-    return all(math.isfinite(run.summary.get(f"hr@{n}{run.suffix}", math.nan)) for n in range(1, CURVE_END + 1))
+    return all(math.isfinite(run.summary.get(f"hr@{n}{run.suffix}", math.nan)) for n in CUTOFFS)
 
 
 def _leader(board: Board) -> str:
@@ -141,27 +141,27 @@ def _legend(shown: Sequence[Board], styles: Mapping[str, LineStyle]) -> dict[str
 
 
 def _panel(axes: Axes, *, board: Board, styles: Mapping[str, LineStyle]) -> None:
-    many, highest = np.arange(1.0, CURVE_END + 1), 0.0
+    many, highest = np.array(CUTOFFS, dtype=np.float64), 0.0
     for label in board.methods():
         values = _curve(board, label)
         highest = max(highest, float(values.max()))
-        plot_mean(axes, many, values, styles[label], marker_every=6)
+        plot_mean(axes, many, values, styles[label], marker_every=2)
         if row_sign(board, label):
-            draw_cross(axes, CURVE_END, float(values[:, -1].mean()), styles[label].colour)
-    axes.set_xlim(0, CURVE_END)
+            draw_cross(axes, CUTOFFS[-1], float(values[:, -1].mean()), styles[label].colour)
+    axes.set_xlim(0, CUTOFFS[-1])
     axes.set_ylim(0, 1 if highest > 0.5 else None)
     axes.set_xlabel("recommendations", labelpad=1)
     axes.set_ylabel("hit rate, higher is better")
 
 
 def _curve(board: Board, label: str) -> Floats:
-    """[n_seeds, CURVE_END]: the hit rate of each seed."""
+    """[n_seeds, n_cutoffs]: the hit rates of each seed."""
     runs = runs_of(board, label)
-    return np.array([[run.summary[f"hr@{n}{run.suffix}"] for n in range(1, CURVE_END + 1)] for run in runs])
+    return np.array([[run.summary[f"hr@{n}{run.suffix}"] for n in CUTOFFS] for run in runs])
 
 
-def _mean_at(board: Board, label: str, many: int) -> float:
-    return float(_curve(board, label)[:, many - 1].mean())
+def _mean_at(board: Board, label: str, cutoff: int) -> float:
+    return float(_curve(board, label)[:, CUTOFFS.index(cutoff)].mean())
 
 
 def _at_ten(board: Board) -> list[tuple[str, str]]:

@@ -38,15 +38,17 @@ def round_trip(folder, tmp_path, is_real=never):
 
 
 def test_runs_come_back_with_their_keys_summaries_and_homes(tmp_path):
-    keep(tmp_path / "a", "toy", 0.25, seeds=(0, 1, 2), history=[{"round": 1.0, "loss": 0.5}])
+    history = [{"round": 1.0, "loss": 0.5}, {"round": 2.0, "sent_bytes": 1_234_567.0}]
+    keep(tmp_path / "a", "toy", {"mrr": [0.123456] * HOMES}, seeds=(0, 1, 2), history=history)
+    keep(tmp_path / "a", "other", {"mrr": [0.00345678] * HOMES, "map": [0.5] * HOMES}, seeds=(0,))
     again = round_trip(tmp_path / "a", tmp_path)
     before, after = load_runs(tmp_path / "a").finished, load_runs(again).finished
     for old, new in zip(before, after, strict=True):
-        assert new.summary == pytest.approx(old.summary, rel=1e-4)
+        assert new.summary == pytest.approx(old.summary, rel=5e-4)  # four digits
         assert replace(new, folder=None, digests={}, summary={}) == replace(old, folder=None, digests={}, summary={})
         table = new.homes("user", "mrr", "n_hidden").set_index("user")
         wanted = old.homes("user", "mrr", "n_hidden").set_index("user")
-        assert np.allclose(table.loc[wanted.index].to_numpy(), wanted.to_numpy(), rtol=1e-2)
+        assert np.allclose(table.loc[wanted.index].to_numpy(), wanted.to_numpy(), rtol=0, atol=5.1e-5)
 
 
 def test_homes_keep_the_metric_of_the_challenge_where_one_automation_is_hidden(tmp_path):
@@ -60,6 +62,24 @@ def test_homes_keep_the_metric_of_the_challenge_where_one_automation_is_hidden(t
     assert "mrr@50" not in columns["holdout"]
 
 
+def test_a_summary_keeps_what_tables_show_and_counts_as_they_are(tmp_path):
+    shown = {"hr@7": 0.3, "mrr, raw": 0.1, "mrr, all": 0.2, "seen: mrr, all": 0.4, "seen: hidden": 1_234_567.0}
+    left = {"hr@8": 0.3, "hr@7, all": 0.3, "seen: hr@3": 0.3, "seen: mrr, raw": 0.1, "mrr, all raw": 0.1}
+    keep(tmp_path / "a", "toy", {"mrr": [0.25] * HOMES}, seeds=(0,), summary=shown | left)
+    (found,) = load_runs(round_trip(tmp_path / "a", tmp_path)).finished
+    assert shown.items() <= found.summary.items()
+    assert not left.keys() & found.summary.keys()
+
+
+def test_runs_with_many_homes_keep_the_first_metric_of_each(tmp_path, monkeypatch):
+    values = {"mrr": [0.25] * HOMES, "hr@10": [0.5] * HOMES, "mrr@50": [0.2] * HOMES}
+    keep(tmp_path / "a", "toy", values, seeds=(0,), split={"split": "leave_one_out"})
+    for most, columns in ((HOMES + 1, {"mrr", "hr@10", "mrr@50"}), (HOMES, {"mrr", "mrr@50"})):
+        monkeypatch.setattr(published, "MANY_HOMES", most)
+        (found,) = load_runs(round_trip(tmp_path / "a", tmp_path / str(most))).finished
+        assert set(found.home_columns()) == columns | {"user", "n_hidden"}
+
+
 def test_the_leaderboard_is_the_same_to_what_it_shows(tmp_path):
     for method, value in (("toy-a", 0.3), ("toy-b", 0.2)):
         keep(tmp_path / "a", method, value, seeds=(0, 1, 2))
@@ -67,7 +87,7 @@ def test_the_leaderboard_is_the_same_to_what_it_shows(tmp_path):
     (old,), (new,) = (boards(load_runs(folder).finished) for folder in (tmp_path / "a", again))
     left, right = leaderboard(old, "mrr"), leaderboard(new, "mrr")
     assert list(left["method"]) == list(right["method"])
-    assert np.allclose(left[["mrr", "low", "high"]], right[["mrr", "low", "high"]], atol=5e-4)
+    assert np.allclose(left[["mrr", "low", "high"]], right[["mrr", "low", "high"]], atol=1e-4)
 
 
 def test_publishing_twice_gives_the_same_bytes(tmp_path):

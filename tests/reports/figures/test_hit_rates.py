@@ -6,14 +6,15 @@ from functools import partial
 
 import pytest
 
-from reports.figures.ranking import CURVE_END, federated, formulations
+from benchmarks.results.published import CUTOFFS
+from reports.figures.ranking import federated, formulations
 from reports.inputs import WYZE, Inputs
 from reports.outputs import Missing
 from tests.support.made_runs import run
 from tests.support.seen import panels
 
 
-def hits(at_ten, longest=CURVE_END):
+def hits(at_ten, longest=CUTOFFS[-1]):
     """A summary whose hit rate grows along a line through that among ten."""
     return {"mrr": 0.1} | {f"hr@{n}": at_ten * n / 10 for n in range(1, longest + 1)}
 
@@ -22,7 +23,7 @@ def test_a_line_is_the_mean_over_seeds():
     drawing = federated(Inputs((run("fedrule", 0, summary=hits(0.1)), run("fedrule", 1, summary=hits(0.2)))), WYZE)
     (axes,) = panels(drawing).values()
     # (0.1 + 0.2) / 2 = 0.15 among ten
-    assert axes.lines[0].get_ydata()[9] == pytest.approx(0.15)
+    assert axes.lines[0].get_ydata()[CUTOFFS.index(10)] == pytest.approx(0.15)
     assert drawing.about.caption == "Hit rate at 10: fedrule 0.15."
 
 
