@@ -41,6 +41,7 @@ NAMES = {"mrr": "MRR", "auc": "AUC"}
 # Families of known methods; a method whose history says how many bytes clients send is federated, any other is OTHER.
 FAMILIES = families()
 PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, final results and federated hit rates
+TRACKS = {"instances": "single devices"}  # as people call them
 MAX_LISTS = 3  # where no data set of the paper was run
 
 
@@ -303,7 +304,7 @@ class MainList:
         """The data set, with its track where it is not `types`, its size, and its lists where they are closed."""
         run = self.ranking.board.runs[0][1]
         homes = f"{run.counts['homes']:,} homes" if "homes" in run.counts else ""
-        track = "" if run.key.track == "types" else run.key.track
+        track = "" if run.key.track == "types" else TRACKS.get(run.key.track, run.key.track)
         details = ", ".join(filter(None, [track, homes, run.suffix.removeprefix(", ")]))
         return f"{run.key.data} ({details})" if details else run.key.data
 
@@ -316,9 +317,9 @@ class MainList:
         return self.ranking.against(a.label, b.label)
 
 
-def main_lists(inputs: Inputs) -> tuple[list[MainList], list[str]]:
-    """The boards that the summary is about, and what is left out and why."""
-    boards, left_out = _main_boards(inputs)
+def main_lists(inputs: Inputs, roles: Sequence[Role] = ROLES) -> tuple[list[MainList], list[str]]:
+    """The boards that the summary is about, or those of other roles, and what is left out and why."""
+    boards, left_out = _main_boards(inputs, roles)
     found = []
     for board in boards:
         try:
@@ -337,14 +338,14 @@ def main_lists(inputs: Inputs) -> tuple[list[MainList], list[str]]:
     return found, left_out
 
 
-def _main_boards(inputs: Inputs) -> tuple[list[Board], list[str]]:
-    """Rankings on the paper's data sets, methods with their defaults where they were run with them; else what there is.
+def _main_boards(inputs: Inputs, roles: Sequence[Role]) -> tuple[list[Board], list[str]]:
+    """Rankings on the data of roles, methods with their defaults where they were run with them; else what there is.
 
     Runs on different versions of a data set are never mixed: they are left out, with the reason.
     """
     found: list[Board] = []
     left_out: list[str] = []
-    for role in ROLES:
+    for role in roles:
         try:
             board = ranking_of(role, inputs)
         except DataError as error:

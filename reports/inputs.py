@@ -110,6 +110,7 @@ PLACES = (
     Role("wyze-instances", "Smart homes, single devices", ("wyze", "wyze-synthetic"), "instances"),
     Role("home-assistant-instances", "Home Assistant, single devices", ("home-assistant",), "instances"),
 )
+OVERVIEW = (WYZE, IFTTT, *(role for role in PLACES[1:] if not set(role.data) & set(IFTTT.data)))  # recipes once
 
 
 @dataclass(frozen=True, slots=True, eq=False)

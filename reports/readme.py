@@ -1,4 +1,4 @@
-"""The leaderboard in README.md, short and with a figure; docs/report/ has all methods, and all formulations."""
+"""The leaderboards in README.md, short and with a figure; docs/report/ has all methods, and all formulations."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from benchmarks.results.formulations import PROBE, families, federated_method, formulation_of
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
 from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, boards_note, main_lists, seeds_of, with_rows
-from reports.inputs import Inputs
+from reports.inputs import OVERVIEW, PLACES, Inputs
 from reports.outputs import MAKE_DOCS, RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
 from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, number_cell
 from reports.text.summary import brackets
@@ -20,9 +21,8 @@ FOLDER = "docs/report"
 FIGURE, OUTPUT = "leaderboard.svg", "leaderboard-intervals"  # file and output
 FULL_TABLE = "leaderboard.md"
 FORMULATIONS, SECTION = "formulations.md", "Formulations and where they are trained"  # file, and section of the page
-MAX_ROWS = 10
 ALWAYS = (*PAPER_METHODS, "mf", "gcmc", "ease", "popularity")  # the paper's methods, and the simplest ones
-BEST = 4  # rows of each leaderboard, fewer where these would be too many
+MORE_METRICS = "Sd over seeds: of single runs. NDCG@10: all hidden rules of a home, mean over homes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,20 @@ class Made:
 
 def leaderboard(inputs: Inputs) -> tuple[Made, dict[str, Made]]:
     """The block of README.md, and the files in FOLDER that it shows or links to."""
-    found, refused = main_lists(inputs)
+    found, refused = main_lists(inputs, OVERVIEW)
     if not found:
         reason = " ".join(refused) or "no finished run"
         raise DataError(f"README.md: no leaderboard to show ({reason}). To get one: {RUN}")
     from reports.drawing.layout import draw, render
 
     drawing = _drawing(inputs)
-    runs = [run for each in found for _, run in each.ranking.board.runs]
+    runs = _runs(found)
     tables = _section_tables(inputs)
     block = _block(found, runs, drawing.about.caption, formulations=bool(tables))
-    labels = {row.label for each in found for row in each.rows}
-    status = _status(found, labels)
-    everything = as_markdown(_table(found, labels)) + (f"\n{status}\n" if status else "")
-    full = f"# Leaderboard\n\n{_how(found, runs)}\n\n{everything}"
+    every, _ = main_lists(inputs, PLACES)
     files = {
         FIGURE: Made(render(draw(drawing.layout), ".svg"), drawing.about.sources),
-        FULL_TABLE: Made(full.encode(), run_files(runs)),
+        FULL_TABLE: Made(_full_tables(every or found).encode(), run_files(_runs(every or found))),
     }
     if tables:
         sources = tuple(sorted({file for _, table in tables for file in table.about.sources}))
@@ -61,10 +58,11 @@ def leaderboard(inputs: Inputs) -> tuple[Made, dict[str, Made]]:
 
 def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str, *, formulations: bool) -> str:
     """The best methods and the paper's, side by side on all leaderboards, and the figure."""
-    table = as_markdown(_table(found, _chosen(found))).rstrip()
+    table = as_markdown(_short_table(found, _chosen(found))).rstrip()
     alt = " ".join(caption.replace("[", "(").replace("]", ")").split())  # brackets would end it
     picture = f"![{alt}]({FOLDER}/{FIGURE})"
-    pages = {"All methods": FULL_TABLE} | ({"central beside federated": FORMULATIONS} if formulations else {})
+    pages = {"All methods and metrics": FULL_TABLE}
+    pages |= {"central beside federated": FORMULATIONS} if formulations else {}
     links = "; ".join(f"{what}: [{FOLDER}/{file}]({FOLDER}/{file})" for what, file in pages.items())
     more = f"{links}. {_how(found, runs)}"
     return "\n" + "\n\n".join(filter(None, [table, _status(found, _chosen(found)), picture, more])) + "\n"
@@ -77,43 +75,66 @@ def _status(found: Sequence[MainList], labels: Collection[str]) -> str:
 
 def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
     newest = max(run.written for run in runs)[:10] or "no date"
-    lists = "; ".join(f"{each.data}: {seeds_of(each.ranking.board)}" for each in found)
+    seeds = {each.data: seeds_of(each.ranking.board) for each in found}
+    same = len(set(seeds.values())) == 1
+    lists = f"{seeds[found[0].data]} each" if same else "; ".join(f"{data}: {many}" for data, many in seeds.items())
     return (
-        f"Made by `{MAKE_DOCS}` from {len(runs)} runs, the newest of {newest} ({lists}). {brackets(found)} Sd over "
-        f"seeds: of single runs. {boards.HEADLINE_NOTE} NDCG@10: all hidden rules of a home, mean over homes. Bold: "
-        f"the best; underlined: cannot be told apart from it ({TIE_TEST})."
+        f"Made by `{MAKE_DOCS}` from {len(runs)} runs, the newest of {newest} ({lists}). {brackets(found)} "
+        f"{boards.HEADLINE_NOTE} Bold: the best; underlined: cannot be told apart from it ({TIE_TEST})."
     )
 
 
 def _chosen(found: Sequence[MainList]) -> set[str]:
-    """The best of each leaderboard, the paper's methods and popularity; as many of the best as there is room for."""
-    always = {row.label for each in found for row in each.rows if row.label in ALWAYS}
-    for best in range(BEST, 0, -1):
-        chosen = always | {row.label for each in found for row in each.rows[:best]}
-        if len(chosen) <= MAX_ROWS:
-            break
-    return chosen
+    """The best of each leaderboard, the best of each family on the first, and the paper's methods and simple ones."""
+    chosen = {row.label for each in found for row in each.rows if row.label in ALWAYS}
+    best = [found[0].first(*methods) for family, methods in families().items() if family != PROBE]
+    return chosen | {row.label for row in best if row} | {each.rows[0].label for each in found}
 
 
-def _table(found: Sequence[MainList], labels: Collection[str]) -> Table:
-    """A row per label, in the order of the first leaderboard; four columns per leaderboard."""
-    rows = {row.label: [Cell(row.label)] for each in found for row in each.rows if row.label in labels}
-    columns = ["method"]
+def _short_table(found: Sequence[MainList], labels: Collection[str]) -> Table:
+    """A row per label, in the order of the first leaderboard; a column per leaderboard."""
+    rows = {row.label: row.method for each in found for row in each.rows if row.label in labels}
+    cells = {label: [Cell(label), Cell(_formulation(method))] for label, method in rows.items()}
     for each in found:
-        columns += [f"{each.data}: {each.metric}", SPREAD, "HR@10", "NDCG@10"]
         present = {row.label: row for row in each.rows}
-        for label, cells in rows.items():
-            cells += _cells(present.get(label), leads=label == each.rows[0].label)
-    return Table(tuple(columns), tuple(map(tuple, rows.values())), About("", (), MAKE_DOCS))
+        for label, row in cells.items():
+            row.append(_value_cell(present.get(label), leads=label == each.rows[0].label))
+    columns = ("method", "formulation", *(f"{each.data}: {each.metric}" for each in found))
+    return Table(columns, tuple(map(tuple, cells.values())), About("", (), MAKE_DOCS))
 
 
-def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, ...]:
-    if row is None:
-        return (Cell(NONE, ""),) * 4
-    style = {"strong": leads, "underlined": row.group == 1 and not leads}
-    mean = interval_cell(row.value, row.low, row.high, 3, **style, sign=row.sign)
+def _formulation(method: str) -> str:
+    """The family of its formulation, and whether it is federated."""
+    known = formulation_of(method)
+    family = known.family if known else NONE
+    return f"{family}, federated" if federated_method(method) else family
+
+
+def _full_tables(found: Sequence[MainList]) -> str:
+    """All methods of each leaderboard, with more of their metrics."""
+    parts = ["# Leaderboards", f"{_how(found, _runs(found))} {MORE_METRICS}"]
+    for each in found:
+        rows = tuple(_row(row, leads=row is each.rows[0]) for row in each.rows)
+        columns = ("method", each.metric, SPREAD, "HR@10", "NDCG@10")
+        table = as_markdown(Table(columns, rows, About("", (), MAKE_DOCS))).rstrip()
+        parts += [f"## {each.data}", table, *filter(None, [_status([each], {row.label for row in each.rows})])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(row: Row, *, leads: bool) -> tuple[Cell, ...]:
     hits, gain = (number_cell(value, 3, sign=row.sign) for value in (row.hits, row.gain))
-    return mean, number_cell(row.spread, 3), hits, gain
+    return Cell(row.label), _value_cell(row, leads=leads), number_cell(row.spread, 3), hits, gain
+
+
+def _value_cell(row: Row | None, *, leads: bool) -> Cell:
+    if row is None:
+        return Cell(NONE, "")
+    style = {"strong": leads, "underlined": row.group == 1 and not leads}
+    return interval_cell(row.value, row.low, row.high, 3, **style, sign=row.sign)
+
+
+def _runs(found: Sequence[MainList]) -> list[Result]:
+    return [run for each in found for _, run in each.ranking.board.runs]
 
 
 def _section_tables(inputs: Inputs) -> list[tuple[str, Table]]:
