@@ -1,8 +1,9 @@
 """`python -m benchmarks.references.coverage`: how often intervals cover the truth, on simulated runs of two methods.
 
-A hidden rule has reciprocal rank 1 / (1 + floor(exp(-score))). Its score is a sum of normal numbers: of the home, alone
-and with the method; of the home with the seed, which hides other rules; of seed and method, which is training; and of
-the rule. Both methods have the same distribution, so every significant difference is a false one. The intervals of
+A hidden rule has reciprocal rank 1 / (1 + floor(exp(-score))). Its score is a sum of normal numbers: of the home,
+alone and with the method; of the home with the seed, which hides other rules; of seed and method, which is training;
+and of the rule. All seeds measure the same homes, or each measures others, as with homes that training has not seen.
+Both methods have the same distribution, so every significant difference is a false one. The intervals of
 `benchmarks.results.compare` stand beside a percentile bootstrap over homes alone, which leaves the seeds out.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -38,14 +40,17 @@ class Coverage:
     homes_wrong: float
 
 
-def simulate(homes: int, seeds: int, effect: float, *, panels: int = 1000, seed: int = 0) -> Coverage:
+def simulate(
+    homes: int, seeds: int, effect: float, *, other_homes: bool = False, panels: int = 1000, seed: int = 0
+) -> Coverage:
     """Intervals and tests of so many panels; the effect is that of a seed on the scores of a method."""
-    rng = np.random.default_rng([seed, homes, seeds, round(1000 * effect)])
+    rng = np.random.default_rng([seed, homes, seeds, round(1000 * effect), int(other_homes)])
     truth = _truth(effect)
-    times = rng.multinomial(homes, np.full(homes, 1 / homes), size=RESAMPLES).astype(np.float64)
+    rows = homes * seeds if other_homes else homes
+    times = rng.multinomial(rows, np.full(rows, 1 / rows), size=RESAMPLES).astype(np.float64)
     found = []
     for _ in range(panels):
-        panel = _panel(rng, homes, seeds, effect)
+        panel = _apart(rng, homes, seeds, effect) if other_homes else _panel(rng, homes, seeds, effect)
         first, second = list(panel.columns("a").values()), list(panel.columns("b").values())
         own = panel.estimate(first)
         low, high = own.interval()
@@ -80,6 +85,19 @@ def _panel(rng: np.random.Generator, homes: int, seeds: int, effect: float) -> P
     return Panel(("a",) * seeds + ("b",) * seeds, tuple(range(seeds)) * METHODS, totals, weights)
 
 
+def _apart(rng: np.random.Generator, homes: int, seeds: int, effect: float) -> Panel:
+    """The same where each seed measures so many homes of its own."""
+    panels = [_panel(rng, homes, 1, effect) for _ in range(seeds)]
+    own = np.kron(np.eye(seeds), np.ones((homes, 1)))[:, :, None]  # [n_homes, n_seeds, 1]: whether the seed has it
+
+    def spread_out(parts: list[Floats]) -> Floats:
+        values = own * np.concatenate(parts)[:, None, :]  # [n_homes, n_seeds, methods]
+        return values.transpose(0, 2, 1).reshape(homes * seeds, METHODS * seeds)
+
+    totals, weights = spread_out([each.totals for each in panels]), spread_out([each.weights for each in panels])
+    return Panel(("a",) * seeds + ("b",) * seeds, tuple(range(seeds)) * METHODS, totals, weights)
+
+
 def _truth(effect: float) -> float:
     """The expected reciprocal rank: over one normal score with all variances, by the midpoint rule."""
     deviations = np.linspace(-9, 9, 200_001)
@@ -101,19 +119,17 @@ def _middle(draws: Floats) -> tuple[float, float]:
 def _lines(panels: int) -> Iterator[str]:
     """A Markdown table, line by line."""
     yield (
-        "| homes | seeds | effect of the seed | sd over seeds | covered | covered, over homes only "
+        "| homes of a seed | homes | seeds | effect of the seed | sd over seeds | covered | covered, over homes only "
         "| false differences | false, over homes only | width |"
     )
-    yield "|" + " ---: |" * 2 + " --- |" + " ---: |" * 6
-    for homes in HOMES:
-        for seeds in SEEDS:
-            for name, effect in EFFECTS.items():
-                found = simulate(homes, seeds, effect, panels=panels)
-                covered, wrong = f"{found.covered:.1%} | {found.homes_covered:.1%}", f"{found.wrong:.1%}"
-                yield (
-                    f"| {homes} | {seeds} | {name} | {found.spread:.3f} | {covered} | {wrong} | "
-                    f"{found.homes_wrong:.1%} | {found.width:.2f} |"
-                )
+    yield "| --- |" + " ---: |" * 2 + " --- |" + " ---: |" * 6
+    for other_homes, homes, seeds, (name, effect) in product((False, True), HOMES, SEEDS, EFFECTS.items()):
+        found = simulate(homes, seeds, effect, other_homes=other_homes, panels=panels)
+        yield (
+            f"| {'others' if other_homes else 'the same'} | {homes} | {seeds} | {name} | {found.spread:.3f} "
+            f"| {found.covered:.1%} | {found.homes_covered:.1%} | {found.wrong:.1%} | {found.homes_wrong:.1%} "
+            f"| {found.width:.2f} |"
+        )
 
 
 def main() -> None:

@@ -9,11 +9,14 @@ methods are compared by their differences R_s, paired by seed and home. Homes an
     E = mean of D on its diagonal - mean off it             homes that are easy with one seed: other rules are hidden
     B = max(E, variance of R_1, ..., R_S) / S               all that changes with the seed, training included
 
-The variance of the mean is A + B, with (A + B)^2 / (A^2 / (homes - 1) + B^2 / (S - 1)) degrees of freedom for Student's
-t (Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin 2, 1946). E is
-not counted twice, as resampling homes and seeds would (Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1,
-2007), and seeds that are close by luck do not pass for a small B. `python -m benchmarks.references.coverage` measures
-how often such intervals cover the truth. With one seed B cannot be known, and the interval is over homes only.
+The variance of the mean is A + B, with 1 / ((1 - q)^2 / (homes - 1) + q^2 / (S - 1)) degrees of freedom for Student's
+t (Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin 2, 1946). q is
+the share of the variance that only the seeds tell: B / (A + B), times min(1, variance of R / E)^2 with three seeds or
+more. So where seeds differ less than their homes explain, homes count, of which there are many; that matters where
+each seed measures other homes, since B is then nearly all. The square is not derived but chosen: `python -m
+benchmarks.references.coverage` measures how often such intervals cover the truth. E is not counted twice, as
+resampling homes and seeds would (Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007), and seeds that
+are close by luck do not pass for a small B. With one seed B cannot be known, and the interval is over homes only.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ LOWER_IS_BETTER = frozenset({"loss", "mr", "mr_rt"})
 OVER_HOMES = frozenset({"loss", "auc", "auc_feasible", "mrr_first", "recall@10", "ndcg@10", "map"})  # means over homes
 COUNTS = frozenset({"hidden", "homes", "unseen", "unanswered", "non_rules", "feasible"})  # neither good nor bad
 LEVEL = 0.95  # of intervals
+LEAST_SEEDS = 3  # that say whether seeds differ more than their homes explain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,10 +108,13 @@ class Panel:
             return Estimate(value, homes, seeds, error=math.sqrt(own), freedom=homes - 1)
         spread = float(values.std(ddof=1))
         common = (float(covariance.sum()) / seeds - own) / (seeds - 1)
-        of_homes, of_seeds = max(common, 0.0), max(own - common, spread * spread) / seeds
+        explained = own - common
+        of_homes, of_seeds = max(common, 0.0), max(explained, spread * spread) / seeds
         variance = of_homes + of_seeds
-        share = of_homes / variance if variance else 1.0
-        freedom = 1 / (share**2 / (homes - 1) + (1 - share) ** 2 / (seeds - 1))
+        share = of_seeds / variance if variance else 0.0
+        if seeds >= LEAST_SEEDS and explained > 0:
+            share *= min(1.0, spread * spread / explained) ** 2
+        freedom = 1 / ((1 - share) ** 2 / (homes - 1) + share**2 / (seeds - 1))
         return Estimate(value, homes, seeds, spread, math.sqrt(variance), freedom)
 
     def _shares(self, columns: Sequence[int]) -> tuple[Floats, Floats]:

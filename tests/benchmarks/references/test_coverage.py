@@ -28,6 +28,13 @@ def test_seeds_that_do_not_matter_cost_little():
     assert found.width < 1.2
 
 
+def test_intervals_cover_where_each_seed_measures_other_homes_and_are_little_wider_than_over_homes():
+    found = simulate(100, 5, EFFECTS["none"], other_homes=True, panels=300)
+    assert found.covered > 0.91
+    assert found.wrong < 0.09
+    assert found.width < 1.3
+
+
 def test_the_truth_is_the_mean_of_very_many_runs():
     rng = np.random.default_rng(0)
     means = [coverage._panel(rng, 200, 50, 0.35).values().mean() for _ in range(20)]
@@ -40,16 +47,18 @@ def test_the_command_prints_a_table_in_markdown(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["coverage", "--panels", "3"])
     coverage.main()
     head, rule, *rows = capsys.readouterr().out.splitlines()
-    assert head.count("|") == rule.count("|") == 10
-    assert [row.split(" | ")[:3] for row in rows] == [["| 20", "2", name] for name in EFFECTS]
+    assert head.count("|") == rule.count("|") == 11
+    homes = ("| the same", "| others")
+    assert [row.split(" | ")[:4] for row in rows] == [[each, "20", "2", name] for each in homes for name in EFFECTS]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("homes", HOMES)
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_every_row_of_the_table(homes, seeds, effect):
-    found = simulate(homes, seeds, EFFECTS[effect], panels=600, seed=1)
+@pytest.mark.parametrize("other_homes", [False, True])
+def test_every_row_of_the_table(homes, seeds, effect, other_homes):
+    found = simulate(homes, seeds, EFFECTS[effect], other_homes=other_homes, panels=600, seed=1)
     # With two or three seeds nobody knows how much seeds matter, where they matter more than homes; else 95 %. The
     # standard deviation of a share of 600 is 0.9 %.
     least = {2: 0.84, 3: 0.90}.get(seeds, 0.92) if effect == "large" else 0.92

@@ -134,6 +134,19 @@ def test_what_hidden_rules_change_from_seed_to_seed_counts_once():
     assert found.freedom == pytest.approx(1)  # all of it is of two seeds
 
 
+def test_homes_count_where_each_of_three_seeds_measured_others_and_seeds_differ_less_than_they_explain():
+    # Two homes of each seed, one rule in each: 0.3 +- 0.2, 0.4 +- 0.2, 0.5 +- 0.2; the mean is 0.4. A home changes the
+    # value of its seed by 0.2 / 2 = 0.1, so D has 6 / 5 * (0.01 + 0.01) = 0.024 on the diagonal and 0 off it: A = 0,
+    # E = 0.024. Variance of 0.3, 0.4 and 0.5: 0.01, less than E, so B = 0.024 / 3 = 0.008.
+    own = np.kron(np.eye(3), np.ones((2, 1)))  # six homes, three seeds
+    totals = own * (np.array([0.3, 0.4, 0.5]) + np.array([0.2, -0.2] * 3)[:, None])
+    found = panel(totals, own, methods=("a",) * 3, seeds=(0, 1, 2)).estimate([0, 1, 2])
+    assert (found.value, found.error) == pytest.approx((0.4, np.sqrt(0.008)))
+    # q = (0.01 / 0.024)^2 = 0.1736 with 2 degrees of freedom, the rest with the 5 of six homes.
+    q = (0.01 / 0.024) ** 2
+    assert found.freedom == pytest.approx(1 / ((1 - q) ** 2 / 5 + q**2 / 2))
+
+
 values = st.floats(0, 1, width=32)
 
 
