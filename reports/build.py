@@ -57,6 +57,8 @@ def _build(chosen: argparse.Namespace) -> int:
         _make_runs(chosen, folder)
         if chosen.speed != NO_SPEED:
             _measure_speed(chosen.speed, folder)
+    elif chosen.results is not None and not folder.is_dir():
+        raise DataError(f"{folder}: no such folder of results. Leave out --no-run to make it, or name another one")
     inputs = Inputs.read(folder)
     for name, reason in inputs.unreadable:
         log.warning("%s is not used: %s", folder / name, reason)

@@ -116,10 +116,17 @@ def test_an_output_that_was_asked_for_and_cannot_be_made_is_a_failure_that_says_
 
 
 def test_no_results_at_all_still_give_a_page_that_says_what_to_run(tmp_path):
+    (tmp_path / "none").mkdir()
     assert build(tmp_path / "none", tmp_path / "report") == 0
     page = (tmp_path / "report" / "index.html").read_text()
     assert "python -m benchmarks run default" in page
     assert not (tmp_path / "report" / "figures").exists()
+
+
+def test_a_folder_of_results_that_is_not_there_is_an_error(tmp_path, capsys):
+    assert build(tmp_path / "resluts", tmp_path / "report") == 1
+    assert f"{tmp_path / 'resluts'}: no such folder of results." in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.usefixtures("few_outputs")
