@@ -1,4 +1,4 @@
-"""One progress bar with the remaining time; silent unless stderr is a terminal."""
+"""Progress with the remaining time: a bar on a terminal, elsewhere a line of the log now and then."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from typing import NoReturn
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+log = logging.getLogger(__name__)
+
 REDRAW = 0.1  # seconds between two redraws, so that showing short rounds does not slow them down
+LINE_INTERVAL = 60.0  # seconds between two lines where there is no terminal
 
 
 class Progress:
-    """A progress bar; without one, nothing is shown."""
+    """Shows nothing, unless it has a bar or lines to write."""
 
-    def __init__(self, bar: tqdm[NoReturn] | None = None) -> None:
-        self._bar = bar
+    def __init__(self, bar: tqdm[NoReturn] | None = None, lines: ProgressLines | None = None) -> None:
+        self._bar, self._lines = bar, lines
         self._drawn = 0.0
 
     def note(self, text: str) -> None:
@@ -34,18 +37,45 @@ class Progress:
         """Count so many more units as done."""
         if self._bar is not None:
             self._bar.update(many)
+        if self._lines is not None:
+            self._lines.step(many)
 
     def expect(self, total: int) -> None:
         """Set the number of units, where it is known only later."""
         if self._bar is not None:
             self._bar.total = total
+        if self._lines is not None:
+            self._lines.total = total
+
+
+class ProgressLines:
+    """A line such as "120 of 2,571 runs, 8:20, about 2:50:12 left" every LINE_INTERVAL seconds in which a unit ends."""
+
+    def __init__(self, total: int | None, unit: str) -> None:
+        self.total, self._unit, self._done = total, unit.strip(), 0
+        self._start = self._written = time.monotonic()
+
+    def step(self, many: int) -> None:
+        """Count so many more units as done, and write the line where it is due."""
+        self._done += many
+        now = time.monotonic()
+        if now - self._written < LINE_INTERVAL:
+            return
+        self._written, taken = now, now - self._start
+        done = f"{self._done:,}" if self.total is None else f"{self._done:,} of {self.total:,}"
+        left = "" if self.total is None else f", about {_clock(taken / self._done * (self.total - self._done))} left"
+        log.info("%s %ss, %s%s", done, self._unit.removesuffix("s"), _clock(taken), left)
+
+
+def _clock(seconds: float) -> str:
+    return tqdm.format_interval(max(seconds, 0.0))
 
 
 @contextmanager
 def progress(total: int | None, unit: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """A bar over `total` units of work (None: unknown) on a terminal; log messages are written above it."""
+    """A bar over `total` units of work (None: unknown), above which log messages are written; or lines of the log."""
     if quiet or not sys.stderr.isatty():
-        yield Progress()
+        yield Progress(lines=None if quiet else ProgressLines(total, unit))
         return
     with (
         tqdm(total=total, unit=unit, unit_scale=(total or 0) > 10_000, dynamic_ncols=True) as bar,

@@ -514,6 +514,25 @@ def test_a_module_of_yours_joins_by_its_name(tmp_path):
     assert {result.key.method for result in load_results(tmp_path / "kept")} == {"mine"}
 
 
+def test_without_a_terminal_the_log_has_a_line_now_and_then_with_the_time_left(caplog, monkeypatch):
+    seconds = iter([0, 30, 60, 70, 3780])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+    caplog.set_level("INFO")
+    with progress(40, "run") as bar:
+        for _ in range(4):
+            bar.step()
+    # After 60 s two of 40 are done: 30 s each, 38 left. After 3,780 s four: 945 s each, 36 left, 9 h 27 min.
+    assert caplog.messages == ["2 of 40 runs, 01:00, about 19:00 left", "4 of 40 runs, 1:03:00, about 9:27:00 left"]
+    seconds = iter([0, 60])
+    caplog.clear()
+    with progress(None, " homes") as bar:
+        bar.step(12_345)
+    assert caplog.messages == ["12,345 homes, 01:00"]
+    seconds = iter([])
+    with progress(2, "run", quiet=True) as bar:
+        bar.step()
+
+
 def test_a_bar_is_drawn_on_a_terminal_only_and_not_when_quiet(capsys, monkeypatch):
     def work(quiet):
         with progress(2, "run", quiet=quiet) as bar:
