@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,9 +155,18 @@ def _block(name: str, page: Page, inputs: Inputs, outputs: dict[str, Output], fi
     else:
         shown = as_markdown(content).rstrip()
     notes = " ".join(note.translate(PROSE) for note in page.new_notes(about.notes))
-    runs = counted(sum("/" not in source for source in about.sources), "run")
     command = MAKE_DOCS.replace("--only docs", f"--only {name}")
-    return _made([about.caption.translate(PROSE), shown, f"{notes} From {runs}: `{command}`".strip()], about.sources)
+    origin = f"{notes} From {_counted_sources(about.sources)}: `{command}`".strip()
+    return _made([about.caption.translate(PROSE), shown, origin], about.sources)
+
+
+def _counted_sources(sources: Sequence[str]) -> str:
+    """15 runs; 2 files of speed/."""
+    folders = Counter(source.rpartition("/")[0].partition("/")[0] for source in sources)
+    return " and ".join(
+        counted(many, "run") if not folder else f"{counted(many, 'file')} of {folder}/"
+        for folder, many in sorted(folders.items())
+    )
 
 
 def _made(parts: Sequence[str], sources: Sequence[str] = ()) -> Made:

@@ -97,19 +97,23 @@ def all_outputs() -> tuple[Output, ...]:
     """Every figure and table in the order of the page."""
     sections = tomllib.loads(Path(__file__).with_name("outputs.toml").read_text("utf-8"))
     return tuple(
-        Output(name, title, section, "figure" if path.startswith("figures.") else "table", _maker(path, *roles))
+        Output(name, title, section, "figure" if path.startswith("figures.") else "table", _maker(path, *arguments))
         for section, entries in sections.items()
-        for name, (title, path, *roles) in entries.items()
+        for name, (title, path, *arguments) in entries.items()
     )
 
 
-def _maker(path: str, *roles: str) -> Callable[[Inputs], Drawing | Table]:
-    """A function of reports/figures or reports/tables that is imported when called: tables need no matplotlib."""
+def _maker(path: str, *arguments: str) -> Callable[[Inputs], Drawing | Table]:
+    """A function of reports/figures or reports/tables that is imported when called: tables need no matplotlib.
+
+    An argument is a role where it is the name of one.
+    """
+    roles = {role.name: role for role in (*ROLES, *PLACES)}
 
     def make(inputs: Inputs) -> Drawing | Table:
         module, _, function = path.rpartition(".")
         found: Callable[..., Drawing | Table] = getattr(import_module(f"reports.{module}"), function)
-        return found(inputs, *(role for role in dict.fromkeys((*ROLES, *PLACES)) if role.name in roles))
+        return found(inputs, *(roles.get(argument, argument) for argument in arguments))
 
     return make
 

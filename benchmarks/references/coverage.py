@@ -133,7 +133,7 @@ def _lines(panels: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the table of docs/benchmark.md."""
+    """Print a row for each number of homes and seeds and each effect of a seed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.references.coverage", description=__doc__)
     parser.add_argument("--panels", type=int, default=1000, metavar="N", help="simulated panels per row (default 1000)")
     for line in _lines(parser.parse_args().panels):

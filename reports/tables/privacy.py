@@ -36,6 +36,12 @@ DETAILS = (
     "right guesses, or AUC",
     "without the home",
 )
+SINGLES = "counts of 1: "  # begins the names of attacks that look at cells of a single home
+READ = "rows of rules of one home"
+COUNTS = (
+    *("data", "homes", "typed rules of one home", "pairs of one home", "homes with such a pair"),
+    *("homes read in full", "of all rules"),
+)
 MAX_STRENGTHS = 3  # of a defence, in a row
 RUN_PRIVACY = "python -m benchmarks run privacy"
 
@@ -167,6 +173,44 @@ def _caption(largest: Mapping[str, Sequence[AuditRow]], attacks: int) -> str:
             f"right, and {values['control']:.0%} where the home is not in it ({last.method}, {data})."
         )
     return " ".join(said)
+
+
+def single_home_counts(inputs: Inputs) -> Table:
+    """By data and number of homes: how many cells of a sum over all of them are of one home, and what these tell."""
+    found: dict[tuple[str, int], dict[str, AuditRow]] = {}
+    sources = set()
+    for audit in inputs.audits:
+        for row in audit.rows:
+            if row.attack == READ or row.attack.startswith(SINGLES):
+                found.setdefault((audit.data, row.homes), {})[row.attack.removeprefix(SINGLES)] = row
+                sources.add(f"{AUDITS}/{audit.file}")
+    if not found:
+        raise Missing("no counts were audited", f"{AUDIT} --method fedrank --part counts")
+    rows, most = [], (0.0, "")
+    for (data, homes), by_attack in sorted(found.items()):
+        rules, pairs, read = (by_attack.get(name) for name in ("typed rules", "pairs of typed rules", READ))
+        shares = _value(pairs, "homes with such a cell"), _value(read, "homes read"), _value(read, "rules read")
+        rows.append(
+            (Cell(data), count_cell(homes), _single_cell(rules), _single_cell(pairs), *map(_share_cell, shares))
+        )
+        most = max(most, (shares[1], f"{data}, {homes:,} homes"))
+    caption = f"All rules of up to {percentage(most[0])} of homes can be read ({most[1]})." if most[1] else ""
+    note = "If only one home has a typed rule, the row of this rule in the table of pairs lists all rules of that home."
+    return Table(COUNTS, tuple(rows), About(caption or "No rule can be read.", tuple(sorted(sources)), AUDIT, (note,)))
+
+
+def _value(row: AuditRow | None, name: str) -> float:
+    return row.values.get(name, math.nan) if row else math.nan
+
+
+def _single_cell(row: AuditRow | None) -> Cell:
+    """79 of 122."""
+    single = _value(row, "cells of one home")
+    return Cell(NONE, "") if math.isnan(single) else Cell(f"{single:,.0f} of {_value(row, 'cells'):,.0f}", single)
+
+
+def _share_cell(value: float) -> Cell:
+    return Cell(NONE, "") if math.isnan(value) else Cell(percentage(value), value)
 
 
 def cost(inputs: Inputs) -> Table:

@@ -218,6 +218,23 @@ def test_a_table_stands_in_its_block_with_caption_notes_and_the_command_that_mak
     assert text.endswith("<!-- encoders: end -->\n\nAfter.\n")
 
 
+def test_a_table_of_other_files_than_runs_says_so(root, inputs, monkeypatch):
+    def measured(_):
+        return Table(
+            ("x",), ((Cell("1", 1.0),),), About("Of speed.", ("speed/m/0001.json", "speed/m/0002.json"), "run")
+        )
+
+    shown = (
+        Output("leaderboard-intervals", "", "", "figure", leaderboards.intervals),
+        Output("m", "", "", "table", measured),
+    )
+    for module in (outputs, docs):
+        monkeypatch.setattr(module, "all_outputs", lambda: shown)
+    page = add_page(root, "m")
+    text = docs_files(inputs, root)[page].decode()
+    assert "\n\nFrom 2 files of speed/: `python -m reports.build --no-run --results published --only m`" in text
+
+
 def test_a_figure_stands_in_its_block_as_a_picture_beside_the_page(root, inputs):
     page = add_page(root, "leaderboard-intervals")
     files = docs_files(inputs, root)

@@ -9,7 +9,8 @@ import pytest
 from benchmarks.results.audits import AUDITS, Audit, AuditRow, load_audits, summary_lines, write_audit
 from reports.inputs import Inputs
 from reports.outputs import Missing
-from reports.tables.privacy import DETAILS, cost, leakage
+from reports.tables.privacy import DETAILS, READ, SINGLES, cost, leakage, single_home_counts
+from reports.text.formats import NONE
 from tests.support.made_runs import keep
 
 RULES = {"precision": 0.5, "recall": 0.9, "exact": 0.25, "top": 0.75, "control": 0.2}
@@ -108,6 +109,35 @@ def test_without_an_audit_the_page_says_how_to_make_one():
     with pytest.raises(Missing) as missing:
         leakage(Inputs())
     assert missing.value.command == "python -m fedrule audit --full"
+
+
+def test_counts_of_one_home_have_a_row_for_each_sum():
+    def row(attack, values, homes):
+        return replace(SINGLE, attack=attack, values=values, homes=homes, cohort=homes)
+
+    cells = {"cells": 122.0, "cells of one home": 79.0, "homes with such a cell": 0.52}
+    audit = replace(
+        AUDIT,
+        rows=(
+            row(READ, {"homes read": 0.002, "rules read": 0.007, "precision": 1.0}, 10_000),
+            row(f"{SINGLES}typed rules", cells, 100),
+            row(f"{SINGLES}pairs of typed rules", cells | {"cells": 1_313.0}, 100),
+            row(READ, {"homes read": 0.5, "rules read": 0.67, "precision": 1.0}, 100),
+        ),
+    )
+    table = single_home_counts(Inputs(audits=(audit,)))
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["wyze-synthetic", "100", "79 of 122", "79 of 1,313", "52%", "50%", "67%"],
+        ["wyze-synthetic", "10,000", NONE, NONE, NONE, "0.2%", "0.7%"],
+    ]
+    assert table.about.caption == "All rules of up to 50% of homes can be read (wyze-synthetic, 100 homes)."
+    assert table.about.sources == (f"{AUDITS}/{AUDIT.file}",)
+
+
+def test_without_counts_the_table_of_counts_says_how_to_audit_them():
+    with pytest.raises(Missing, match="no counts were audited") as missing:
+        single_home_counts(Inputs(audits=(replace(AUDIT, rows=(PLAIN,)),)))
+    assert missing.value.command == "python -m fedrule audit --full --method fedrank --part counts"
 
 
 def test_an_audit_is_read_as_it_was_written_and_a_bad_file_is_named(tmp_path):
