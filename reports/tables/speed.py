@@ -20,7 +20,8 @@ FOLDER = "benchmarks/speed/"
 SCALES = ("", "smoke", "default", "paper")  # small ones first
 USUAL_NOTE = (
     "Seconds: the fastest repetition. Per second: homes, or other units of work. The ratio is to a plain "
-    "implementation in the same run, so that it depends little on the machine; memory is that of a fresh process."
+    "implementation of the same in the same run, where there is one, so that it depends little on the machine. Memory "
+    "is that of a fresh process."
 )
 Column: TypeAlias = tuple[str, Callable[[Speed], Cell]]  # title and content
 
@@ -117,6 +118,12 @@ def _each(name: str, cases: Sequence[str]) -> Callable[[Speed], Cell]:
     return lambda speed: Cell(" / ".join(format_number(extra_number(speed, f"{case}, {name}"), 3) for case in cases))
 
 
+def _reference_rate(speed: Speed) -> Cell:
+    """Of the same work; a benchmark without a ratio has a unit of time there, such as counting."""
+    is_same = extra_number(speed, "ratio") > 0
+    return number_cell(extra_number(speed, "units per second of the reference") if is_same else math.nan, 0)
+
+
 def _reference_seconds(speed: Speed) -> Cell:
     return seconds_cell(1 / extra_number(speed, "units per second of the reference"))
 
@@ -129,7 +136,7 @@ USUAL: tuple[Column, ...] = (
     ("homes", _noted("homes", count_cell)),
     SECONDS,
     ("per second", _noted("units per second", _digits(0))),
-    ("reference, per second", _noted("units per second of the reference", _digits(0))),
+    ("reference, per second", _reference_rate),
     RATIO,
     ("peak memory", _noted("peak_megabytes", bytes_cell, 1e6)),
 )

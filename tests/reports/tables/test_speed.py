@@ -41,6 +41,12 @@ def test_a_row_has_seconds_rates_and_the_ratio_of_the_largest_scale():
     assert table.about.sources == ("speed/m/0001_default.json",)
 
 
+def test_a_unit_of_time_is_not_shown_as_a_reference():
+    rates = {"units per second": 5_400.0, "units per second of the reference": 151_667.0, "ratio to counting": 0.04}
+    (row,) = measured(Inputs(speeds=(federated_round("gcmc", 0.25, **rates),)), "federated").rows
+    assert [cell.text for cell in row[3:6]] == ["5,400", NONE, NONE]
+
+
 def test_what_was_not_measured_has_a_command():
     with pytest.raises(Missing, match="the speed of the graph methods was not measured") as missing:
         measured(Inputs(speeds=(federated_round("a", 1.0),)), "graph")
