@@ -34,9 +34,9 @@ HOW_TO_READ = (
     "interval does not know of the choice: it looks better than it is.",
     f"{AHEAD.capitalize()}, {BEHIND}, told apart: by the {boards.TIE_TEST}. The test knows of all pairs and can leave "
     "open what an interval alone would not.",
-    f"{HIGHER.capitalize()}, {LOWER}, else {UNDECIDED}: of two that were to be compared before anything was run, by "
-    f"whether the {boards.CONFIDENCE} interval of their ratio excludes 1, or that of their difference 0 (loss and AUC). "
-    "It is paired by seed and home and not corrected for several lists; `compare` corrects, and may say otherwise.",
+    f"{HIGHER.capitalize()}, {LOWER}, else {UNDECIDED}: of two that were to be compared before anything was run. The "
+    f"{boards.CONFIDENCE} interval of their ratio excludes 1, or that of their difference 0 (loss and AUC). It is "
+    "paired by seed and home and not corrected for several lists. `compare` corrects, and may say otherwise.",
 )
 
 
