@@ -20,10 +20,10 @@ from pathlib import Path
 
 from benchmarks.results.status import SIGN
 from datasets.common.errors import DataError, counted, unknown
+from reports.findings.questions import HOW_TO_READ, Answer, findings
 from reports.inputs import Inputs
-from reports.outputs import BUILD, MAKE_DOCS, Drawing, Missing, Output, all_outputs
+from reports.outputs import BUILD, MAKE_DOCS, Drawing, Missing, Output, Table, all_outputs
 from reports.readme import FOLDER, LEADERBOARD, Made, leaderboard
-from reports.text.findings import HOW_TO_READ, Answer, findings
 from reports.text.formats import MARKDOWN, as_markdown
 
 FINDINGS = "findings"  # the name of a block
@@ -185,12 +185,21 @@ def _picture(drawing: Drawing) -> Made:
 
 
 def _findings(answers: Sequence[Answer]) -> Made:
-    """A heading, a sentence or two, and a command for each."""
+    """A heading, a sentence, the numbers behind it to be unfolded, and a command for each."""
     parts = []
     for number, answer in enumerate(answers, start=1):
         command = answer.finding.command + " --results published" if answer.known else answer.command
-        text = answer.text.translate(PROSE)
-        parts += [f"## {number}. {answer.finding.title}", text, f"    {command}"]
-    notes = [HOW_TO_READ] + ([SIGNED] if any(SIGN in answer.text for answer in answers) else [])
+        headline = answer.headline.translate(PROSE)
+        parts += [f"## {number}. {answer.finding.title}", f"**{headline}**" if answer.known else headline]
+        if answer.details:
+            parts += ["<details><summary>The numbers</summary>", *map(_detail, answer.details), "</details>"]
+        parts.append(f"    {command}")
+    notes = [*HOW_TO_READ, *([SIGNED] if any(answer.signed for answer in answers) else [])]
     sources = sorted({source for answer in answers for source in answer.sources})
-    return _made([*parts, "## How to read them", *notes], sources)
+    return _made([*parts, "## How to read them", "\n".join(f"- {note.translate(PROSE)}" for note in notes)], sources)
+
+
+def _detail(detail: str | Table) -> str:
+    if isinstance(detail, str):
+        return detail.translate(PROSE)
+    return f"{detail.about.caption.translate(PROSE)}\n\n{as_markdown(detail).rstrip()}"

@@ -164,3 +164,17 @@ def _place(board: Board) -> str:
     key = board.runs[0][1].key
     split = {name: value for name, value in key.split.items() if name not in ("seed", "validation")}
     return f"{key.fingerprint} {key.track} {sorted(split.items(), key=str)}"
+
+
+def list_name(ranking: RankedBoard) -> str:
+    """The data set, and whether devices of one type are told apart."""
+    return _with_track(ranking, boards.data_name(ranking.board))
+
+
+def list_name_in_full(ranking: RankedBoard) -> str:
+    """The same with the options of the data, how many homes it has, and seeds."""
+    return _with_track(ranking, boards.heading(ranking.board, boards.seeds_of(ranking.board)).replace(": ", ", "))
+
+
+def _with_track(ranking: RankedBoard, data: str) -> str:
+    return data if track_of(ranking) == "types" else f"single devices of {data}"

@@ -21,10 +21,10 @@ from benchmarks.results.store import Result
 from datasets.common.errors import DataError, counted
 from datasets.common.progress import Progress, progress
 from reports.boards import main_lists
+from reports.findings.questions import HOW_TO_READ, Answer, findings
 from reports.inputs import Inputs
 from reports.methods import by_formulation, method_pages, page_paths
 from reports.outputs import BUILD, Drawing, Missing, Output, Table
-from reports.text.findings import HOW_TO_READ, findings
 from reports.text.formats import FORMATS, as_html, join_names
 from reports.text.summary import summary
 
@@ -88,7 +88,7 @@ def render_page(inputs: Inputs, built: Sequence[BuiltOutput]) -> bytes:
         if output.name != FIRST:
             sections.setdefault(output.section, []).append(shown[output.name])
     text = _template("page.html").render(
-        answers=findings(inputs),
+        answers=[(answer, _details(answer)) for answer in findings(inputs)],
         how_to_read=HOW_TO_READ,
         points=summary(*main_lists(inputs)),
         first=shown.get(FIRST),
@@ -118,7 +118,7 @@ def _template(name: str) -> Template:
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.filters["code"] = _code
+    environment.filters |= {"code": _code, "whole_intervals": _whole_intervals}
     return environment.get_template(name)
 
 
@@ -187,6 +187,19 @@ def _entry(
         "narrow": _picture(files, phone=True),
         "table": as_html(content, links) if isinstance(content, Table) else "",
     }
+
+
+def _details(answer: Answer) -> list[tuple[str, str]]:
+    """Sentences, some with a table below."""
+    return [
+        (each, "") if isinstance(each, str) else (each.about.caption, _whole_intervals(as_html(each)))
+        for each in answer.details
+    ]
+
+
+def _whole_intervals(text: str) -> str:
+    """No line breaks within 97 % and [95, 100]."""
+    return re.sub(r"\d %|\[-?\d[^]]*\]", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
 def _picture(files: Mapping[str, bytes], *, phone: bool) -> Picture | None:

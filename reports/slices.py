@@ -70,6 +70,20 @@ def slice_ratio(mine: Sequence[Result], theirs: Sequence[Result], name: str, met
     return Ratio(found, found / factor, found * factor, len(seeds))
 
 
+def slice_change(runs: Sequence[Result], before: str, after: str, metric: str) -> Ratio | None:
+    """How many times the mean of one slice that of another is, of seeds that have both; None where one is 0."""
+    both = [run for run in runs if all(run.summary.get(f"{name}: hidden", 0.0) > 0 for name in (before, after))]
+    (b, b_weights), (a, a_weights) = (_measured(both, name, metric) for name in (before, after))
+    if not both or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return None
+    top, bottom = float(np.average(a, weights=a_weights)), float(np.average(b, weights=b_weights))
+    if not (top > 0 and bottom > 0):
+        return None
+    parts = a_weights * (a / top - 1) / a_weights.sum() - b_weights * (b / bottom - 1) / b_weights.sum()
+    found, factor = top / bottom, math.exp(_half_width(parts))
+    return Ratio(found, found / factor, found * factor, len(both))
+
+
 def over_seeds(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean and interval of one number per seed."""
     found = np.asarray(values, dtype=np.float64)

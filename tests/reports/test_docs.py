@@ -259,7 +259,23 @@ def test_findings_have_a_number_each_and_the_command_on_published_results(root, 
     assert headings == [str(number) for number in range(1, 11)]
     assert "\n    python -m benchmarks compare fedrank graphrank --results published\n" in found
     assert "These results do not say: no method was ranked on wyze-synthetic at more than one size" in found
+    assert "**" not in found[found.index("## 6.") : found.index("## 7.")]
     assert "\n    python -m benchmarks run sizes\n" in found  # makes what is missing
+
+
+def test_a_finding_is_a_sentence_in_bold_with_its_numbers_folded_below(root, inputs):
+    page = add_page(root, "findings")
+    found = block_of(docs_files(inputs, root)[page].decode(), "findings")
+    part = found[found.index("## 3.") : found.index("## 4.")]
+    # 0.27 / 0.30 = 90 % in the mean of the made-up homes, of which no two are the same.
+    headline, summary, caption, table, end, command = part.strip().split("\n\n")[1:]
+    assert headline.startswith("**fedrank has 90 % [")
+    assert headline.endswith(".**")
+    assert summary == "<details><summary>The numbers</summary>"
+    assert caption.startswith("MRR of a federated method as a share of that of its central twin")
+    assert table.startswith("| list | fedrank of graphrank | least of all |\n")
+    assert end == "</details>"
+    assert command.strip() == "python -m benchmarks compare fedrank graphrank --results published"
 
 
 def test_a_page_without_blocks_is_left_alone(root, inputs):

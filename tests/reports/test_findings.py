@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import pytest
 
+from benchmarks.results.compare import Ratio
+from reports.findings.numbers import (
+    AHEAD,
+    BEHIND,
+    HIGHER,
+    LOWER,
+    ONE_SEED,
+    TIED,
+    UNDECIDED,
+    interval,
+    of_ratio,
+    percent,
+    tally,
+)
+from reports.findings.questions import FINDINGS, findings
 from reports.inputs import Inputs
-from reports.outputs import Missing
-from reports.slices import hidden_rules, over_seeds, size_slices, slice_mean, slice_ratio
-from reports.text.findings import FINDINGS, findings
-from reports.text.intervals import interval, percent
+from reports.outputs import Missing, Table
+from reports.slices import hidden_rules, over_seeds, size_slices, slice_change, slice_mean, slice_ratio
 from tests.support.made_runs import HOMES, keep, run, small_results
 
 EXACT = {"swing": 0.0}  # all homes are the same, so that intervals have no width
-BEST = (
-    "best graph method (evidence, features or network) has so many times the MRR of the best simple method (user-item "
-    "or popularity)"
-)
 NAMES = [finding.name for finding in FINDINGS]
+MOST_WORDS = 45  # of a headline, an interval not counted
 
 
 def answer(folder, name):
@@ -26,13 +39,21 @@ def answer(folder, name):
 
 
 def said(folder, name):
+    """The headline of an answer that is known."""
     found = answer(folder, name)
-    assert found.known, found.text
+    assert found.known, found.headline
     assert found.command == found.finding.command
-    return found.text
+    assert len(re.sub(r" \[[^]]*\]", "", found.headline).split()) <= MOST_WORDS
+    return found.headline
 
 
-def test_the_first_of_each_data_set_is_named_with_its_formulation(tmp_path):
+def rows(folder, name, number=0):
+    """The cells of one of its tables."""
+    tables = [each for each in answer(folder, name).details if isinstance(each, Table)]
+    return [tuple(cell.text for cell in row) for row in tables[number].rows]
+
+
+def test_the_first_of_each_list_is_named_with_its_formulation_and_what_it_is_not_told_apart_from(tmp_path):
     for data, track, means in (
         ("wyze-synthetic", "types", {"random": 0.9, "graphrank": 0.3, "fedrank": 0.28, "ease": 0.25}),
         ("ifttt-synthetic", "types", {"ease": 0.4, "graphrank": 0.4}),  # equal: the first of its name is first
@@ -42,12 +63,50 @@ def test_the_first_of_each_data_set_is_named_with_its_formulation(tmp_path):
             keep(tmp_path, method, mean, data=data, track=track, **EXACT)
     # Random order is no competitor, and fedrank is of the same formulation as graphrank.
     assert said(tmp_path, "formulation") == (
-        "First with devices merged by type: evidence ranking on wyze-synthetic (graphrank, MRR 0.300 [0.300, 0.300]); "
-        "user-item, linear on ifttt-synthetic (ease, MRR 0.400 [0.400, 0.400]); told apart from the best method of "
-        "another formulation on 1 of 2 data sets. First among single devices: evidence ranking on wyze-synthetic "
-        "(graphrank, MRR 0.200 [0.200, 0.200]); told apart from the best method of another formulation on 1 of 1 data "
-        "set."
+        "Evidence ranking (graphrank) is first on 2 of 3 lists, but the first method is told apart from every other "
+        "formulation on 2 lists: wyze-synthetic (graphrank) and single devices of wyze-synthetic (graphrank)."
     )
+    assert rows(tmp_path, "formulation") == [
+        ("wyze-synthetic", "graphrank (evidence ranking), 0.300 [0.300, 0.300]", "none"),
+        ("ifttt-synthetic", "ease (user-item, linear), 0.400 [0.400, 0.400]", "evidence ranking"),
+        ("single devices of wyze-synthetic", "graphrank (evidence ranking), 0.200 [0.200, 0.200]", "none"),
+    ]
+
+
+def test_a_formulation_that_is_first_on_the_only_list_has_to_be_told_apart_from_all_others(tmp_path):
+    keep(tmp_path, "graphrank", 0.30, swing=0.2)
+    keep(tmp_path, "ease", 0.10, swing=0.2)
+    first = "Evidence ranking (graphrank) is first on the only list, wyze-synthetic, "
+    assert said(tmp_path, "formulation") == f"{first}and is told apart from every other formulation."
+    keep(tmp_path, "takg", 0.05, swing=-0.9)  # worse than ease, but not by the test
+    assert said(tmp_path, "formulation") == f"{first}but is not told apart from every other formulation."
+    assert rows(tmp_path, "formulation")[0][-1] == "features"
+
+
+def test_formulations_that_are_first_equally_often_are_both_named(tmp_path):
+    for data, first, second in (("wyze-synthetic", "graphrank", "ease"), ("ifttt-synthetic", "ease", "graphrank")):
+        keep(tmp_path, first, 0.3, data=data, seeds=(0,))
+        keep(tmp_path, second, 0.2, data=data, seeds=(0,))
+    assert said(tmp_path, "formulation") == (
+        "Evidence ranking (graphrank) and user-item, linear (ease) are first on 1 of 2 lists each, but the first "
+        "method is told apart from every other formulation on no list, each with one seed."
+    )
+
+
+def test_one_formulation_alone_does_not_win(tmp_path):
+    keep(tmp_path, "graphrank", 0.3)
+    keep(tmp_path, "fedrank", 0.2)
+    assert "no two formulations were ranked on the same data" in answer(tmp_path, "formulation").headline
+
+
+def test_a_list_with_less_than_half_of_the_methods_is_left_out(tmp_path):
+    for method, mean in {"graphrank": 0.3, "ease": 0.2, "mf": 0.1, "gcmc": 0.1, "rgcn": 0.1}.items():
+        keep(tmp_path, method, mean, **EXACT)
+    for method, mean in {"rgcn": 0.1, "ease": 0.2}.items():
+        keep(tmp_path, method, mean, data="ifttt-synthetic", **EXACT)
+    assert said(tmp_path, "formulation").startswith("Evidence ranking (graphrank) is first on the only list, ")
+    note = "Left out, with less than half of the methods: ifttt-synthetic (2 of 5 methods)."
+    assert note in answer(tmp_path, "formulation").details
 
 
 def test_the_lead_over_user_item_methods_is_that_of_each_real_data_set(tmp_path):
@@ -59,22 +118,37 @@ def test_the_lead_over_user_item_methods_is_that_of_each_real_data_set(tmp_path)
     keep(tmp_path, "ease", 0.1, **EXACT)
     keep(tmp_path, "popularity", 0.08, data="home-assistant", **EXACT)
     keep(tmp_path, "compgcn", 0.24, data="ifttt-fedrule", **EXACT)
-    # 0.33 / 0.3 = 1.10, 0.09 / 0.1 = 0.90 and 0.24 / 0.3 = 0.80
+    for method, mean in {"graphrank": 0.4, "ease": 0.1, "mf": 0.1}.items():
+        keep(tmp_path, method, mean, data="home-assistant", track="instances", **EXACT)
+    # 0.33 / 0.3 = 1.10, 0.09 / 0.1 = 0.90, 0.24 / 0.3 = 0.80 and 0.4 / 0.1 = 4.00
     assert said(tmp_path, "user-item") == (
-        f"On real data the {BEST}: 1.10 [1.10, 1.10] on ifttt-fedrule (fedrank, evidence ranking, over ease; told "
-        "apart) and 0.90 [0.90, 0.90] on home-assistant (graphrule, graph neural network, over ease; told apart). For "
-        "the best graph neural network it is: 0.80 [0.80, 0.80] on ifttt-fedrule (compgcn, relational graph neural "
-        "network, over ease; told apart) and 0.90 [0.90, 0.90] on home-assistant (graphrule, graph neural network, "
-        "over ease; told apart)."
+        "On real data the best graph method is ahead of the best simple method on 2 and behind on 1 of 3 lists (0.90 "
+        "[0.90, 0.90] to 1.10 [1.10, 1.10] times its MRR; 4.00 [4.00, 4.00] on single devices); the best neural "
+        "network is behind on 2 of 2 lists."
     )
+    assert rows(tmp_path, "user-item") == [
+        ("ifttt-fedrule", "fedrank (evidence ranking)", "1.10 [1.10, 1.10] times ease: ahead"),
+        ("ifttt-fedrule", "compgcn (relational graph neural network)", "0.80 [0.80, 0.80] times ease: behind"),
+        ("home-assistant", "graphrule (graph neural network)", "0.90 [0.90, 0.90] times ease: behind"),
+        ("single devices of home-assistant", "graphrank (evidence ranking)", "4.00 [4.00, 4.00] times ease: ahead"),
+    ]
+
+
+def test_that_user_item_methods_cannot_tell_single_devices_apart_is_said_beside_them(tmp_path):
+    keep(tmp_path, "graphrank", 0.3, data="home-assistant", track="instances", **EXACT)
+    keep(tmp_path, "ease", 0.2, data="home-assistant", track="instances", **EXACT)
+    assert said(tmp_path, "user-item") == (
+        "On real data the best graph method is ahead of the best simple method on the only list (1.50 [1.50, 1.50] "
+        "times its MRR on single devices)."
+    )
+    (shown,) = answer(tmp_path, "user-item").details
+    assert "Simple methods give all devices of one type the same score" in shown.about.caption
 
 
 def test_popularity_is_the_best_simple_method_where_it_leads(tmp_path):
     for method, mean in {"graphrank": 0.3, "popularity": 0.25, "ease": 0.2}.items():
         keep(tmp_path, method, mean, data="ifttt-fedrule", **EXACT)
-    assert "1.20 [1.20, 1.20] on ifttt-fedrule (graphrank, evidence ranking, over popularity;" in (
-        said(tmp_path, "user-item")
-    )
+    assert rows(tmp_path, "user-item")[0][2] == "1.20 [1.20, 1.20] times popularity: ahead"
 
 
 def test_the_interval_of_a_lead_has_its_low_end_first(tmp_path):
@@ -83,17 +157,24 @@ def test_the_interval_of_a_lead_has_its_low_end_first(tmp_path):
     # a - 1.5 b is 0 + 0.06 in even homes and 0 - 0.06 in odd ones, with each seed. Its error is that of 40 homes:
     # 0.06 / sqrt(39) = 0.0096, over a 0.0320, times 2.023 of 39 degrees of freedom 0.0648; 1.5 / e^0.0648 = 1.41 and
     # 1.5 * e^0.0648 = 1.60.
-    assert "1.50 [1.41, 1.60] on ifttt-fedrule (graphrank, evidence ranking, over ease; told apart)" in (
-        said(tmp_path, "user-item")
-    )
+    assert said(tmp_path, "user-item").endswith("on the only list (1.50 [1.41, 1.60] times its MRR).")
 
 
 def test_what_cannot_be_told_apart_is_not_called_a_lead(tmp_path):
     keep(tmp_path, "graphrank", 0.30, swing=0.2, data="ifttt-fedrule")
     keep(tmp_path, "ease", 0.29, swing=-0.2, data="ifttt-fedrule")
-    text = said(tmp_path, "user-item")
-    assert "1.03 [" in text  # 0.30 / 0.29 = 1.034
-    assert text.endswith("on ifttt-fedrule (graphrank, evidence ranking, over ease; cannot be told apart).")
+    headline = said(tmp_path, "user-item")
+    assert "is not told apart from the best simple method on the only list (1.03 [" in headline  # 0.30 / 0.29
+    assert "ahead" not in headline
+
+
+def test_with_one_seed_nothing_is_ahead(tmp_path):
+    keep(tmp_path, "graphrank", 0.3, data="ifttt-fedrule", seeds=(0,))
+    keep(tmp_path, "ease", 0.2, data="ifttt-fedrule", seeds=(0,))
+    assert "is not told apart from the best simple method on the only list, with one seed (1.50 [" in (
+        said(tmp_path, "user-item")
+    )
+    assert rows(tmp_path, "user-item")[0][-1].endswith(" times ease: one seed")
 
 
 def test_federation_costs_what_the_worst_list_says(tmp_path):
@@ -103,38 +184,70 @@ def test_federation_costs_what_the_worst_list_says(tmp_path):
             keep(tmp_path, method, mean, data=data, **EXACT)
     # 0.24 / 0.3 = 80 %, 0.27 / 0.3 = 90 %; 0.1 / 0.2 = 50 % is the least of all; 0.16 / 0.2 = 80 %.
     assert said(tmp_path, "federation") == (
-        "fedrank has 80 % [80, 80] on ifttt-fedrule to 90 % [90, 90] on wyze-synthetic of the MRR of graphrank, its "
-        "twin with all data in one place; the 95 % interval of the difference, not corrected for several comparisons, "
-        "is below 0 on 2 of 2 lists with several seeds. The least of all federated methods beside their twins (picked "
-        "among 6 pairs) is fedgnn 50 % [50, 50] of graphrule on wyze-synthetic; fedrule, the paper's, has at least "
-        "80 % [80, 80] of graphrule on ifttt-fedrule (picked among 2 lists)."
+        "fedrank has 80 % [80, 80] to 90 % [90, 90] of the MRR of its central twin (lower on 2 of 2 lists); the "
+        "paper's fedrule as little as 80 % [80, 80] (lower on 1)."
+    )
+    least = "fedgnn of graphrule: 50 % [50, 50], lower"
+    assert rows(tmp_path, "federation") == [
+        ("wyze-synthetic", "90 % [90, 90], lower", "100 % [100, 100], undecided", least),
+        ("ifttt-fedrule", "80 % [80, 80], lower", "80 % [80, 80], lower", least),
+    ]
+    assert "picked among 3 pairs of each list" in answer(tmp_path, "federation").details[0].about.caption
+
+
+def test_without_fedrank_the_papers_method_is_named_and_without_both_the_worst(tmp_path):
+    keep(tmp_path, "graphrule", 0.2, **EXACT)
+    keep(tmp_path, "fedgnn", 0.1, **EXACT)
+    assert said(tmp_path, "federation") == (
+        "Fedgnn on wyze-synthetic has 50 % [50, 50] of the MRR of its central twin, the least of all methods."
+    )
+    keep(tmp_path, "fedrule", 0.3, **EXACT)
+    assert said(tmp_path, "federation") == (
+        "The paper's fedrule has 150 % [150, 150] of the MRR of its central twin (higher on the only list)."
     )
 
 
-def test_the_interval_of_what_federation_keeps_is_of_its_difference(tmp_path):
+def test_the_interval_of_what_federation_keeps_is_of_its_ratio(tmp_path):
     keep(tmp_path, "graphrank", 0.4, swing=0.04)
     keep(tmp_path, "fedrank", 0.36, swing=-0.036)
     # a - 0.9 b is -0.072 in even homes and 0.072 in odd ones; the error 0.072 / sqrt(39) = 0.01153 over 0.36 is 0.0320,
-    # times 2.023 is 0.0648: 90 % / e^0.0648 = 84.4 % and 90 % * e^0.0648 = 96.0 %. The difference -0.04 has an error of
-    # 0.076 / sqrt(39) = 0.0122, times 2.023 is 0.0246: it ends at -0.015.
-    text = said(tmp_path, "federation")
-    assert text.startswith("fedrank has 90 % [84, 96] on wyze-synthetic of the MRR of graphrank")
-    assert "is below 0 on 1 of 1 list with several seeds." in text
+    # times 2.023 is 0.0648: 90 % / e^0.0648 = 84.4 % and 90 % * e^0.0648 = 96.0 %, below 100 %.
+    assert said(tmp_path, "federation") == (
+        "fedrank has 90 % [84, 96] of the MRR of its central twin (lower on the only list)."
+    )
 
 
-def test_a_list_with_one_seed_counts_neither_way(tmp_path):
+def test_a_list_with_one_seed_is_neither_higher_nor_lower(tmp_path):
     for data, seeds in (("wyze-synthetic", (0,)), ("ifttt-fedrule", (0, 1)), ("home-assistant", (0, 1))):
         keep(tmp_path, "graphrank", 0.3, data=data, seeds=seeds, **EXACT)
         keep(tmp_path, "fedrank", 0.3 if data == "home-assistant" else 0.2, data=data, seeds=seeds, **EXACT)
-    text = said(tmp_path, "federation")
-    assert "(lowest and highest picked among 3 lists); " in text
-    assert "is below 0 on 1 of 2 lists with several seeds." in text
+    assert said(tmp_path, "federation").endswith("(lower on 1 of 3 lists, 1 with one seed).")
 
 
-def test_with_one_seed_nothing_is_said_of_the_difference(tmp_path):
-    for method, mean in (("graphrank", 0.3), ("fedrank", 0.2)):
-        keep(tmp_path, method, mean, seeds=(0,), **EXACT)
-    assert "with one seed nothing can be said of the difference." in said(tmp_path, "federation")
+@pytest.mark.parametrize(
+    ("verdicts", "text"),
+    [
+        ([AHEAD, TIED, AHEAD], "ahead of mf on 2 of 3 lists"),
+        ([AHEAD, BEHIND, TIED, ONE_SEED], "ahead of mf on 1 and behind on 1 of 4 lists, 1 with one seed"),
+        ([BEHIND], "behind mf on the only list"),
+        ([TIED, TIED], "told apart from mf on none of 2 lists"),
+        ([ONE_SEED], "not told apart from mf on the only list, with one seed"),
+        ([ONE_SEED, ONE_SEED], "told apart from mf on none of 2 lists, each with one seed"),
+        ([LOWER, HIGHER, HIGHER], "higher than mf on 2 and lower on 1 of 3 lists"),
+        ([UNDECIDED, ONE_SEED], "shown to differ from mf on none of 2 lists, 1 with one seed"),
+        ([UNDECIDED], "not shown to differ from mf on the only list"),
+    ],
+)
+def test_verdicts_are_counted_in_words(verdicts, text):
+    assert tally(verdicts, "mf") == text
+
+
+def test_a_ratio_is_higher_or_lower_where_its_interval_excludes_1():
+    assert of_ratio(Ratio(1.2, 1.01, 1.4, seeds=2)) == HIGHER
+    assert of_ratio(Ratio(0.8, 0.7, 0.99, seeds=2)) == LOWER
+    assert of_ratio(Ratio(1.2, 0.99, 1.4, seeds=2)) == UNDECIDED
+    assert of_ratio(Ratio(1.2, math.nan, math.nan, seeds=2)) == UNDECIDED
+    assert of_ratio(Ratio(1.2, 1.01, 1.4, seeds=1)) == ONE_SEED
 
 
 def paper(folder, method, *, auc, loss, feasible=0.6, data="ifttt-fedrule", **other):
@@ -152,13 +265,18 @@ def test_algorithm_2_is_compared_in_ranking_and_by_the_papers_measures(tmp_path)
     paper(tmp_path, "fedrule", auc=0.9, loss=0.5, **setting)
     # 0.1 / 0.2 = 0.50 and 0.24 / 0.2 = 1.20; the AUC of both is the same.
     assert said(tmp_path, "algorithm-2") == (
-        "With their defaults fedrule has 0.50 [0.50, 0.50] times (on wyze-synthetic) to 1.20 [1.20, 1.20] times (on "
-        "ifttt-fedrule) the MRR of fedgnn; the 95 % interval of the difference, not corrected for several comparisons, "
-        "is below 0 on 1 and above 0 on 1 of 2 lists with several seeds. In the "
-        "paper's setting (preset=paper) on ifttt-fedrule, 40 homes: loss of fedrule 0.500 [0.500, 0.500] and of fedgnn "
-        "1.50 [1.50, 1.50] (the interval of the difference excludes 0); AUC of fedrule 0.900 [0.900, 0.900] and of "
-        "fedgnn 0.900 [0.900, 0.900] (the interval of the difference contains 0)."
+        "The MRR of Algorithm 2 (fedrule) is higher than that of plain averaging (fedgnn) on 1 and lower on 1 of 2 "
+        "lists; in the paper's setting on ifttt-fedrule its loss is lower: 0.500 [0.500, 0.500] against 1.50 [1.50, "
+        "1.50]."
     )
+    assert rows(tmp_path, "algorithm-2") == [
+        ("wyze-synthetic", "0.50 [0.50, 0.50] times", "lower"),
+        ("ifttt-fedrule", "1.20 [1.20, 1.20] times", "higher"),
+    ]
+    assert rows(tmp_path, "algorithm-2", 1) == [
+        ("loss", "0.500 [0.500, 0.500]", "1.50 [1.50, 1.50]", "lower"),
+        ("AUC", "0.900 [0.900, 0.900]", "0.900 [0.900, 0.900]", "undecided"),
+    ]
 
 
 def test_the_method_whose_loss_is_not_finite_is_named_and_no_other(tmp_path):
@@ -166,25 +284,25 @@ def test_the_method_whose_loss_is_not_finite_is_named_and_no_other(tmp_path):
     paper(tmp_path, "fedrule", auc=0.9, loss=0.5, **setting)
     paper(tmp_path, "fedgnn", auc=0.8, loss=float("nan"), seeds=(0,), **setting)
     paper(tmp_path, "fedgnn", auc=0.8, loss=1.5, seeds=(1,), **setting)
-    assert (
-        "on ifttt-fedrule, 40 homes: loss of fedrule 0.500 [0.500, 0.500] and of fedgnn NaN or infinite with 1 of 2 "
-        "seeds; AUC of fedrule 0.900 [0.900, 0.900] and of fedgnn 0.800 [0.800, 0.800] (the "
-        "interval of the difference excludes 0)."
-    ) in said(tmp_path, "algorithm-2")
+    assert said(tmp_path, "algorithm-2") == (
+        "Algorithm 2 (fedrule) against plain averaging (fedgnn): in the paper's setting on ifttt-fedrule its loss is "
+        "0.500 [0.500, 0.500] against NaN or infinite with 1 of 2 seeds."
+    )
+    assert rows(tmp_path, "algorithm-2")[1] == ("AUC", "0.900 [0.900, 0.900]", "0.800 [0.800, 0.800]", "higher")
 
 
 def test_a_loss_that_neither_method_has_is_said_of_both(tmp_path):
     for method in ("fedrule", "fedgnn"):
         paper(tmp_path, method, auc=0.9, loss=float("inf"), parameters={"preset": "paper"})
-    text = said(tmp_path, "algorithm-2")
-    assert "loss of fedrule NaN or infinite with 2 of 2 seeds and of fedgnn NaN or infinite with 2 of 2 seeds" in text
+    nothing = "NaN or infinite with 2 of 2 seeds"
+    assert rows(tmp_path, "algorithm-2")[0][:3] == ("loss", nothing, nothing)
 
 
 def test_homes_that_no_method_has_a_value_in_are_nobodys_divergence(tmp_path):
     for method, auc in (("fedrule", 0.9), ("fedgnn", 0.8)):
         values = {"auc": [float("nan")] * 10 + [auc] * 30, "loss": [0.5] * HOMES}
         keep(tmp_path, method, values, protocol="paper", data="ifttt-fedrule", parameters={"preset": "paper"})
-    assert "NaN" not in said(tmp_path, "algorithm-2")
+    assert "NaN" not in f"{said(tmp_path, 'algorithm-2')} {rows(tmp_path, 'algorithm-2')}"
 
 
 def test_results_of_different_data_are_not_called_a_divergence(tmp_path):
@@ -192,9 +310,9 @@ def test_results_of_different_data_are_not_called_a_divergence(tmp_path):
     paper(tmp_path, "fedgnn", auc=0.9, loss=1.5, parameters={"preset": "paper"}, fingerprint="e" * 16)
     keep(tmp_path, "fedgnn", 0.2, **EXACT)
     keep(tmp_path, "fedrule", 0.2, **EXACT)
-    text = said(tmp_path, "algorithm-2")
-    assert "Not known: fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data" in text
-    assert "NaN" not in text
+    note = answer(tmp_path, "algorithm-2").details[-1]
+    assert "Not known: fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data" in note
+    assert "NaN" not in said(tmp_path, "algorithm-2")
 
 
 def test_tables_that_are_gone_are_not_called_a_divergence(tmp_path):
@@ -205,39 +323,79 @@ def test_tables_that_are_gone_are_not_called_a_divergence(tmp_path):
         table.unlink()
     (found,) = [each for each in findings(inputs) if each.finding.name == "algorithm-2"]
     assert not found.known
-    assert "not a readable Parquet file" in found.text
-    assert "NaN" not in found.text
+    assert "not a readable Parquet file" in found.headline
+    assert "NaN" not in found.headline
 
 
 def test_of_two_parts_the_one_that_is_missing_is_named(tmp_path):
     keep(tmp_path, "fedgnn", 0.2, **EXACT)
     keep(tmp_path, "fedrule", 0.2, **EXACT)
     assert said(tmp_path, "algorithm-2") == (
-        "With their defaults fedrule has 1.00 [1.00, 1.00] times (on wyze-synthetic) the MRR of fedgnn; the 95 % "
-        "interval of the difference, not corrected for several comparisons, contains 0 on the only list with "
-        "several seeds. Not known: fedrule and fedgnn were not run with preset=paper by the "
-        "protocol paper on the same data (`python -m benchmarks run default`)."
+        "The MRR of Algorithm 2 (fedrule) is not shown to differ from that of plain averaging (fedgnn) on the only "
+        "list."
+    )
+    assert answer(tmp_path, "algorithm-2").details[-1] == (
+        "Not known: fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data "
+        "(`python -m benchmarks run default`)."
     )
 
 
+def both_protocols(folder, of_methods, **other):
+    """Methods with AUC against random non-rules and against feasible rules, and MRR."""
+    for method, auc, feasible, mrr in of_methods:
+        keep(folder, method, mrr, data="ifttt-fedrule", **EXACT, **other)
+        paper(folder, method, auc=auc, loss=0.5, feasible=feasible, **other)
+
+
+AGAINST = (
+    ("graphrule", 0.99, 0.6, 0.1),
+    ("fedgnn", 0.98, 0.5, 0.2),
+    ("popularity", 0.97, 0.7, 0.3),
+    ("graphrank", 0.96, 0.8, 0.4),
+    ("random", 0.5, 0.5, 0.01),  # would make both orders alike
+)
+
+
 def test_the_papers_protocol_is_held_against_the_list(tmp_path):
-    for method, auc, feasible, mrr in (
-        ("graphrule", 0.99, 0.6, 0.1),
-        ("fedgnn", 0.98, 0.5, 0.2),
-        ("popularity", 0.97, 0.7, 0.3),
-        ("graphrank", 0.96, 0.8, 0.4),
-        ("random", 0.5, 0.5, 0.01),  # would make both orders alike
-    ):
-        keep(tmp_path, method, mrr, data="ifttt-fedrule", **EXACT)
-        paper(tmp_path, method, auc=auc, loss=0.5, feasible=feasible)
+    both_protocols(tmp_path, AGAINST)
     # By MRR 1, 2, 3, 4; by AUC 4, 3, 2, 1: -1. By AUC against feasible ones 2, 1, 3, 4: the ranks differ by 1, 1, 0, 0,
     # and 1 - 6 * (1 + 1) / (4 * 15) = 0.8.
     assert said(tmp_path, "protocol") == (
-        "On ifttt-fedrule graphrule has AUC 0.990 [0.990, 0.990] against random non-rules, 0.600 [0.600, 0.600] "
-        "against rules that the home could have, and MRR 0.100 [0.100, 0.100]; popularity has AUC 0.970 [0.970, "
-        "0.970] against random non-rules, 0.700 [0.700, 0.700] against rules that the home could have, and MRR 0.300 "
-        "[0.300, 0.300]. The rank correlation of methods by MRR and by each of the two AUC is -1.00 [-1.00, -1.00] "
-        "and 0.80 [0.80, 0.80] on ifttt-fedrule [95 % over seeds]."
+        "By the paper's AUC popularity looks nearly perfect (0.970 [0.970, 0.970] on ifttt-fedrule), and methods that "
+        "rank higher by it rank lower by MRR: rank correlation -1.00 [-1.00, -1.00]."
+    )
+    assert rows(tmp_path, "protocol") == [
+        ("graphrule", "0.990 [0.990, 0.990]", "0.600 [0.600, 0.600]", "0.100 [0.100, 0.100]"),
+        ("popularity", "0.970 [0.970, 0.970]", "0.700 [0.700, 0.700]", "0.300 [0.300, 0.300]"),
+    ]
+    assert rows(tmp_path, "protocol", 1) == [("ifttt-fedrule", "4", "-1.00 [-1.00, -1.00]", "0.80 [0.80, 0.80]")]
+
+
+def test_a_protocol_that_agrees_with_the_list_is_said_to(tmp_path):
+    agreeing = [(method, mrr + 0.2, feasible, mrr) for method, _, feasible, mrr in AGAINST]
+    both_protocols(tmp_path, agreeing)
+    assert said(tmp_path, "protocol") == (
+        "By the paper's AUC popularity has 0.500 [0.500, 0.500] on ifttt-fedrule, and methods that rank higher by it "
+        "rank higher by MRR too: rank correlation 1.00 [1.00, 1.00]."
+    )
+
+
+def test_a_rank_correlation_of_one_seed_is_no_order(tmp_path):
+    both_protocols(
+        tmp_path, [each for each in AGAINST if each[0] != "popularity"] + [("ease", 0.9, 0.9, 0.5)], seeds=(0,)
+    )
+    assert said(tmp_path, "protocol") == (
+        "The rank correlation of methods by the paper's AUC and by MRR is -1.00 (one seed)."
+    )
+
+
+def test_a_rank_correlation_whose_interval_contains_0_shows_no_relation(tmp_path):
+    both_protocols(tmp_path, AGAINST, seeds=(0,))
+    agreeing = [(method, mrr + 0.2, feasible, mrr) for method, _, feasible, mrr in AGAINST]
+    both_protocols(tmp_path, agreeing, seeds=(1,))
+    # -1 and 1: mean 0, error 1, times 12.7 of one degree of freedom, cut off at -1 and 1.
+    assert said(tmp_path, "protocol").endswith(
+        "the order of methods by it shows no relation to that by MRR: rank correlation 0.00 [-1.00, 1.00]."
     )
 
 
@@ -245,21 +403,60 @@ def test_three_methods_by_both_protocols_are_too_few_to_correlate(tmp_path):
     for method in ("graphrule", "fedgnn", "popularity"):
         keep(tmp_path, method, 0.2, data="ifttt-fedrule", **EXACT)
         paper(tmp_path, method, auc=0.9, loss=0.5)
-    assert answer(tmp_path, "protocol").text == "These results do not say: no data set has 4 methods by both protocols."
+    headline = answer(tmp_path, "protocol").headline
+    assert headline == "These results do not say: no data set has 4 methods by both protocols."
+
+
+def of_size(homes):
+    """The data with so many homes."""
+    return {"options": {"homes": homes}, "fingerprint": f"{homes:016d}", "counts": {"homes": homes}, **EXACT}
 
 
 def test_the_number_of_homes_is_told_by_its_two_ends(tmp_path):
     for homes, graphrank, ease in ((1000, 0.3, 0.2), (10_000, 0.2, 0.1), (76_218, 0.3, 0.25)):
-        size = {"options": {"homes": homes}, "fingerprint": f"{homes:016d}", "counts": {"homes": homes}}
-        keep(tmp_path, "graphrank", graphrank, **size, **EXACT)
-        keep(tmp_path, "ease", ease, **size, **EXACT)
-    # 0.3 / 0.2 = 1.50 and 0.3 / 0.25 = 1.20
+        keep(tmp_path, "graphrank", graphrank, **of_size(homes))
+        keep(tmp_path, "ease", ease, **of_size(homes))
+    # 0.3 / 0.2 = 1.50, 0.2 / 0.1 = 2.00 and 0.3 / 0.25 = 1.20
     assert said(tmp_path, "homes") == (
-        "With so many homes of wyze-synthetic, graphrank has MRR 0.300 [0.300, 0.300] of 1,000 and 0.300 [0.300, "
-        "0.300] of 76,218; ease has MRR 0.200 [0.200, 0.200] of 1,000 and 0.250 [0.250, 0.250] of 76,218. "
-        f"The {BEST}: 1.50 [1.50, 1.50] with 1,000 homes (graphrank, evidence ranking, over ease; told apart) and "
-        "1.20 [1.20, 1.20] with 76,218 homes (graphrank, evidence ranking, over ease; told apart)."
+        "From 1,000 to 76,218 homes of wyze-synthetic the best graph method goes from 1.50 [1.50, 1.50] to 1.20 [1.20, "
+        "1.20] times the MRR of the best simple method; the intervals do not overlap."
     )
+    assert rows(tmp_path, "homes") == [
+        ("1,000", "0.300 [0.300, 0.300]", "0.200 [0.200, 0.200]"),
+        ("10,000", "0.200 [0.200, 0.200]", "0.100 [0.100, 0.100]"),
+        ("76,218", "0.300 [0.300, 0.300]", "0.250 [0.250, 0.250]"),
+    ]
+    graphrank = "graphrank (evidence ranking)"
+    assert rows(tmp_path, "homes", 1) == [
+        ("1,000", graphrank, "1.50 [1.50, 1.50] times ease: ahead"),
+        ("10,000", graphrank, "2.00 [2.00, 2.00] times ease: ahead"),
+        ("76,218", graphrank, "1.20 [1.20, 1.20] times ease: ahead"),
+    ]
+
+
+def test_a_method_that_was_not_run_with_the_most_homes_is_not_the_best_with_the_fewest(tmp_path):
+    for homes, means in (
+        (1000, {"fedrank": 0.4, "graphrank": 0.3, "ease": 0.2}),
+        (2000, {"graphrank": 0.3, "ease": 0.2}),
+    ):
+        for method, mean in means.items():
+            keep(tmp_path, method, mean, **of_size(homes))
+    assert said(tmp_path, "homes").endswith(
+        "goes from 1.50 [1.50, 1.50] to 1.50 [1.50, 1.50] times the MRR of the best simple method; the intervals "
+        "overlap."
+    )
+
+
+def test_without_simple_methods_the_number_of_homes_is_told_of_one_method(tmp_path):
+    for homes, mean in ((1000, 0.3), (2000, 0.2)):
+        keep(tmp_path, "graphrank", mean, **of_size(homes))
+    assert said(tmp_path, "homes") == (
+        "From 1,000 to 2,000 homes of wyze-synthetic the MRR of graphrank goes from 0.300 [0.300, 0.300] to 0.200 "
+        "[0.200, 0.200]; the intervals do not overlap."
+    )
+
+
+LARGE = "devices >20"
 
 
 def in_slices(folder, method, mean, slices, **other):
@@ -274,15 +471,16 @@ def test_small_and_large_homes_are_those_with_enough_hidden_rules(tmp_path):
     for method, mean, small, large in (("graphrank", 0.3, 0.6, 0.2), ("ease", 0.2, 0.5, 0.1)):
         slices = {("devices 1-2", "mrr"): (20, small), ("devices 3-5", "mrr"): (5, 0.9), (LARGE, "mrr"): (30, large)}
         in_slices(tmp_path, method, mean, slices)
-    # Of two seeds, homes of 3-5 devices have 10 hidden rules, fewer than 30. 0.6 / 0.5 = 1.20 and 0.2 / 0.1 = 2.00.
+    # Of two seeds, homes of 3-5 devices have 10 hidden rules, fewer than 30. 0.2 / 0.6 = 0.33, 0.6 / 0.5 = 1.20 and
+    # 0.2 / 0.1 = 2.00.
     assert said(tmp_path, "home-size") == (
-        "MRR of the best method in small and in large homes: on wyze-synthetic graphrank has 0.600 [0.600, 0.600] "
-        "with 1-2 devices (1.20 [1.20, 1.20] times ease) and 0.200 [0.200, 0.200] with more than 20 devices (2.00 "
-        "[2.00, 2.00] times ease) [95 % over seeds]."
+        "In large homes the best method's MRR is 0.33 [0.33, 0.33] (wyze-synthetic) times that in small homes: lower "
+        "on the only data set."
     )
-
-
-LARGE = "devices >20"
+    assert rows(tmp_path, "home-size") == [
+        ("wyze-synthetic", "1-2", "graphrank 0.600 [0.600, 0.600]", "1.20 [1.20, 1.20] times ease"),
+        ("wyze-synthetic", "more than 20", "graphrank 0.200 [0.200, 0.200]", "2.00 [2.00, 2.00] times ease"),
+    ]
 
 
 def test_unseen_rules_have_a_best_method_of_their_own(tmp_path):
@@ -290,10 +488,12 @@ def test_unseen_rules_have_a_best_method_of_their_own(tmp_path):
         in_slices(tmp_path, method, mean, {("seen", "mrr, all"): (60, seen), ("unseen", "mrr, all"): (20, unseen)})
     # 20 of 80 are 25 %.
     assert said(tmp_path, "unseen-rules") == (
-        "Hidden rules that no training home has: 25 % on wyze-synthetic. Their highest MRR, among all candidates "
-        "(picked among 2 methods): graphrule 0.0500 [0.0500, 0.0500] on wyze-synthetic (0.200 [0.200, 0.200] for rules "
-        "that some training home has) [95 % over seeds]."
+        "No training home has 25 % of the hidden rules; the best of 2 methods finds them with an MRR of 0.0500 "
+        "[0.0500, 0.0500] (wyze-synthetic)."
     )
+    assert rows(tmp_path, "unseen-rules") == [
+        ("wyze-synthetic", "25 %", "graphrule 0.0500 [0.0500, 0.0500]", "0.200 [0.200, 0.200]")
+    ]
 
 
 def test_homes_not_seen_in_training_have_a_sentence_of_their_own(tmp_path):
@@ -301,16 +501,17 @@ def test_homes_not_seen_in_training_have_a_sentence_of_their_own(tmp_path):
         keep(tmp_path, "graphrank", graphrank, split={"split": split}, **EXACT)
         keep(tmp_path, "ease", 0.2, split={"split": split}, **EXACT)
     assert said(tmp_path, "new-homes") == (
-        f"In homes not seen in training the {BEST}: 1.50 [1.50, 1.50] on wyze-synthetic, 40 homes, 2 seeds "
-        "(graphrank, evidence ranking, over ease; told apart)."
+        "In homes not seen in training the best graph method is ahead of the best simple method on the only list (1.50 "
+        "[1.50, 1.50] times its MRR)."
     )
+    assert rows(tmp_path, "new-homes")[0][0] == "wyze-synthetic, 40 homes, 2 seeds"
 
 
 def test_new_homes_are_told_with_the_options_of_their_data(tmp_path):
     for method, mean in (("graphrank", 0.3), ("ease", 0.2)):
         where = {"track": "instances", "options": {"preset": "public"}, "split": {"split": "new_homes"}}
         keep(tmp_path, method, mean, **where, **EXACT)
-    assert " on single devices of wyze-synthetic (preset=public), 40 homes, 2 seeds (" in said(tmp_path, "new-homes")
+    assert rows(tmp_path, "new-homes")[0][0] == "single devices of wyze-synthetic (preset=public), 40 homes, 2 seeds"
 
 
 def test_what_remains_open_is_what_the_best_list_misses(tmp_path):
@@ -321,18 +522,25 @@ def test_what_remains_open_is_what_the_best_list_misses(tmp_path):
     # 10 of 40 homes: 25 %. The same homes with each seed, so the error is that of 40 homes:
     # sqrt(40 / 39 * 40 * 0.25 * 0.75 / 40^2) = 0.0693, times 2.02 is 0.14.
     assert said(tmp_path, "open") == (
-        "Hidden rules that the best list does not have among its first ten: 25 % [11, 39] on wyze-synthetic "
-        "(graphrank). Of the hidden rules that no training home has, among all candidates, so many are not found by "
-        "the method with the fewest misses (picked among 2 methods): 80 % [80, 80] on wyze-synthetic (graphrank) "
-        "[95 % over seeds]."
+        "In ten recommendations the best method misses 25 % [11, 39] (wyze-synthetic) of hidden rules; the best of 2 "
+        "methods misses 80 % [80, 80] of those unseen in training."
     )
+    assert rows(tmp_path, "open") == [("wyze-synthetic", "graphrank 25 % [11, 39]", "graphrank 80 % [80, 80]")]
+
+
+def test_without_unseen_rules_what_is_missed_stands_alone(tmp_path):
+    keep(tmp_path, "graphrank", {"mrr": [0.5] * HOMES, "hr@10": [1.0] * 30 + [0.0] * 10})
+    assert said(tmp_path, "open") == (
+        "In ten recommendations the best method misses 25 % [11, 39] (wyze-synthetic) of hidden rules."
+    )
+    assert rows(tmp_path, "open") == [("wyze-synthetic", "graphrank 25 % [11, 39]")]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_results_every_finding_says_what_to_run(tmp_path, name):
     found = answer(tmp_path, name)
     assert not found.known
-    assert found.text.startswith("These results do not say: ")
+    assert found.headline.startswith("These results do not say: ")
     assert found.command.startswith("python -m benchmarks run ")
 
 
@@ -376,6 +584,21 @@ def test_a_ratio_of_slices_is_exact_where_seeds_agree():
     ratio = slice_ratio(sliced_runs((30, 0.2), (10, 0.6)), sliced_runs((30, 0.1), (10, 0.3)), "devices 1-2", "mrr")
     assert (ratio.value, ratio.low, ratio.high, ratio.seeds) == pytest.approx((2, 2, 2, 2))
     assert slice_ratio(sliced_runs((30, 0.2)), sliced_runs((30, 0.0)), "devices 1-2", "mrr") is None
+
+
+def test_the_change_from_small_to_large_homes_is_exact_where_seeds_agree():
+    def sizes(seed, small, large):
+        summary = {"a: hidden": 30.0, "a: mrr": small, "b: hidden": 10.0, "b: mrr": large}
+        return run("ease", seed, summary=summary)
+
+    exact = slice_change([sizes(0, 0.2, 0.1), sizes(1, 0.2, 0.1)], "a", "b", "mrr")
+    assert (exact.value, exact.low, exact.high, exact.seeds) == pytest.approx((0.5, 0.5, 0.5, 2))
+    # 0.2 and 0.4 to 0.3 and 0.3: the ratio of means is 1. Parts: 0 - (0.2 / 0.3 - 1) / 2 = 1/6 and -1/6; the error is
+    # sqrt(2 * (1/36 + 1/36)) = 1/3, times 12.706 of one degree of freedom 4.235.
+    found = slice_change([sizes(0, 0.2, 0.3), sizes(1, 0.4, 0.3)], "a", "b", "mrr")
+    assert (found.value, found.low, found.high) == pytest.approx((1, math.exp(-4.235), math.exp(4.235)), rel=1e-3)
+    assert slice_change([sizes(0, 0.2, 0.0)], "a", "b", "mrr") is None
+    assert slice_change([], "a", "b", "mrr") is None
 
 
 def test_slices_without_hidden_rules_are_left_out():

@@ -122,17 +122,27 @@ def test_a_figure_is_there_for_both_widths_with_its_words(text, built):
     assert [b" ".join(curve.split()) for curve in curves] == [c.strip() for c in re.findall(rb' d="([^"]*)"', drawing)]
 
 
-def test_findings_come_first_and_what_is_missing_is_a_sentence_with_its_command(text):
+def test_findings_come_first_as_a_sentence_each_with_its_numbers_or_what_makes_them(text):
     part = text[text.index('id="page-findings"') : text.index('id="page-summary"')]
     assert part.count("<dt>") == 10
     assert '<div id="finding-federation">' in part
     words = visible(part)
     # 0.27 / 0.30 = 90 % in the mean of the made-up homes, of which no two are the same.
     assert "3. What federation costs fedrank has 90 % [" in words
-    assert "numbers behind it python -m benchmarks compare fedrank graphrank" in words
+    assert "The numbers MRR of a federated method as a share of that of its central twin" in words
+    assert "More: python -m benchmarks compare fedrank graphrank" in words
+    assert part.count('<p class="headline">') == 2  # of formulation and of federation
+    assert 'aria-label="What federation costs, table 1, scrolls sideways"' in part
     assert "These results do not say: no method was ranked on wyze-synthetic at more than one size" in words
-    assert "how to get it python -m benchmarks run sizes" in words
+    assert "How to get it python -m benchmarks run sizes" in words
     assert "--results published" not in part
+
+
+def test_an_interval_is_never_broken_between_its_brackets(text):
+    part = text[text.index('id="page-findings"') : text.index('id="page-summary"')]
+    intervals = re.findall(r"\[\d[^]]*\]", part)
+    assert intervals
+    assert all("\N{NO-BREAK SPACE}" in each and " " not in each for each in intervals)
 
 
 def test_the_leaderboard_comes_right_after_the_summary_and_what_is_missing_at_the_end(text):

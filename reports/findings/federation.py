@@ -1,0 +1,231 @@
+"""What federation costs, and what the paper's Algorithm 2 adds to plain averaging."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.results.compare import Ratio, refuse_mixed
+from benchmarks.results.formulations import FEDERATED_METHODS
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.store import Result
+from datasets.common.errors import DataError, counted
+from reports import boards
+from reports.boards import RankedBoard
+from reports.findings.numbers import (
+    HIGHER,
+    LOWER,
+    UNDECIDED,
+    extremes,
+    factor,
+    of_difference,
+    of_ratio,
+    percent,
+    sign_of,
+    tally,
+    value_of,
+)
+from reports.findings.statement import Statement, runs_of_all, sentence, table
+from reports.inputs import Inputs
+from reports.outputs import BUILD, RUN, RUN_RIVALS, Missing, Table
+from reports.places import labels_by_method, list_name, main_rankings, paper_boards
+from reports.text.formats import NONE
+
+OURS, PAPERS = "fedrank", "fedrule"  # federated methods that are named, whatever they cost
+ALGORITHM_2, AVERAGING = "fedrule", "fedgnn"
+BOTH = f"Algorithm 2 ({ALGORITHM_2})", f"plain averaging ({AVERAGING})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two methods on a list, one as a multiple of the other."""
+
+    ranking: RankedBoard
+    method: str
+    other: str
+    ratio: Ratio
+    verdict: str  # of the interval of the ratio
+    sign: str  # where the training of one of them went wrong
+
+    @property
+    def share(self) -> str:
+        """97 % [95, 100]."""
+        return percent(self.ratio.value, self.ratio.low, self.ratio.high) + self.sign
+
+    @property
+    def times(self) -> str:
+        """1.20 [0.98, 1.48]."""
+        return factor(self.ratio) + self.sign
+
+
+def _pair(ranking: RankedBoard, method: str, other: str) -> Pair | None:
+    """None where one of them was not run."""
+    label_of = labels_by_method(ranking)
+    if method not in label_of or other not in label_of:
+        return None
+    labels = label_of[method], label_of[other]
+    ratio = ranking.ratio(*labels)
+    return None if ratio is None else Pair(ranking, method, other, ratio, of_ratio(ratio), sign_of(ranking, *labels))
+
+
+def _ends(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those with the lowest and the highest ratio."""
+    return extremes(pairs, lambda pair: pair.ratio.value)
+
+
+def _verdicts(pairs: Sequence[Pair], *, total: bool = True) -> str:
+    return tally([pair.verdict for pair in pairs], total=total)
+
+
+def cost_of_federation(inputs: Inputs) -> Statement:
+    """Of its central twin's MRR: what fedrank and the paper's method keep, and the least that any keeps."""
+    of_list = {
+        ranking: [
+            pair for method in FEDERATED_METHODS for twin in method.twins if (pair := _pair(ranking, method.name, twin))
+        ]
+        for ranking in main_rankings(inputs)
+    }
+    of_list = {ranking: pairs for ranking, pairs in of_list.items() if pairs}
+    if not of_list:
+        raise Missing("no federated method was ranked beside its central twin", RUN_RIVALS)
+    pairs = [pair for found in of_list.values() for pair in found]
+    ours, papers = ([pair for pair in pairs if pair.method == name] for name in (OURS, PAPERS))
+    twin, said = "of the MRR of its central twin", []
+    if ours:
+        said.append(f"{OURS} has {' to '.join(each.share for each in _ends(ours))} {twin} ({_verdicts(ours)})")
+    if papers:
+        least = f"{'as little as ' if len(papers) > 1 else ''}{_ends(papers)[0].share}"
+        same = len(ours) == len(papers)
+        said.append(
+            f"the paper's {PAPERS} {least if ours else f'has {least} {twin}'} ({_verdicts(papers, total=not same)})"
+        )
+    if not said:
+        worst = _ends(pairs)[0]
+        said.append(f"{worst.method} on {list_name(worst.ranking)} has {worst.share} {twin}, the least of all methods")
+    headline = f"{'; '.join(said)}." if ours else sentence("; ".join(said))  # the name of a method stays as it is
+    return Statement(headline, (_shares(of_list),), runs_of_all(of_list))
+
+
+def _shares(of_list: Mapping[RankedBoard, Sequence[Pair]]) -> Table:
+    """A row for each list: both named methods, and the least of all."""
+    twins = {pair.method: pair.other for pairs in of_list.values() for pair in pairs if pair.method in (OURS, PAPERS)}
+    named = [name for name in (OURS, PAPERS) if name in twins]
+    rows = [
+        (
+            list_name(ranking),
+            *(next((_share_cell(pair) for pair in pairs if pair.method == name), NONE) for name in named),
+            f"{(worst := _ends(pairs)[0]).method} of {worst.other}: {_share_cell(worst)}",
+        )
+        for ranking, pairs in of_list.items()
+    ]
+    many = [len(pairs) for pairs in of_list.values()]
+    picked = counted(max(many), "pair") if min(many) == max(many) else f"{min(many)} to {max(many)} pairs"
+    caption = (
+        "MRR of a federated method as a share of that of its central twin, the same kind of method with all data in "
+        f"one place. The least is picked among {picked} of each list."
+    )
+    return table(caption, ("list", *(f"{name} of {twins[name]}" for name in named), "least of all"), rows)
+
+
+def _share_cell(pair: Pair) -> str:
+    return f"{pair.share}, {pair.verdict}"
+
+
+def what_algorithm_2_buys(inputs: Inputs) -> Statement:
+    """FedRule against FedGNN: in ranking with their defaults, and by the paper's measures in the paper's setting."""
+    said: dict[Callable[[Inputs], Statement], str] = {}
+    details: list[str | Table] = []
+    runs: list[Result] = []
+    missing: list[Missing | DataError] = []
+    for part in (_by_rank, _by_loss):
+        try:
+            stated = part(inputs)
+        except (Missing, DataError) as why:  # the other part may still say something
+            missing.append(why)
+            command = why.command if isinstance(why, Missing) else f"{BUILD} --results DIR"
+            details.append(f"Not known: {str(why).rstrip('.')} (`{command}`).")
+            continue
+        said[part] = stated.headline
+        details += stated.details
+        runs += stated.runs
+    if not said:
+        raise next((why for why in missing if isinstance(why, DataError)), missing[0])
+    begin = "" if _by_rank in said else f"{' against '.join(BOTH)}: "  # the loss alone does not say whose it is
+    return Statement(sentence(begin + "; ".join(said.values())), tuple(details), tuple(runs))
+
+
+def _by_rank(inputs: Inputs) -> Statement:
+    """Half a sentence and a table."""
+    pairs = [pair for each in main_rankings(inputs) if (pair := _pair(each, ALGORITHM_2, AVERAGING))]
+    if not pairs:
+        raise Missing(f"{ALGORITHM_2} and {AVERAGING} were not ranked on the same data", RUN_RIVALS)
+    ours, theirs = BOTH
+    headline = f"the MRR of {ours} is {tally([pair.verdict for pair in pairs], f'that of {theirs}')}"
+    shown = table(
+        f"MRR of {ALGORITHM_2} as a multiple of that of {AVERAGING}, both with their defaults.",
+        ("list", "MRR", "verdict"),
+        [(list_name(pair.ranking), f"{pair.times} times", pair.verdict) for pair in pairs],
+    )
+    return Statement(headline, (shown,), runs_of_all(pair.ranking for pair in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of both methods; of a method that diverged, with how many seeds."""
+
+    name: str
+    ours: str
+    theirs: str
+    verdict: str  # empty where one diverged
+
+
+def _by_loss(inputs: Inputs) -> Statement:
+    """In the setting that the paper states, on the first data that has both methods."""
+    for board in paper_boards(inputs):
+        label_of = {
+            run.key.method: label for label, run in board.runs if run.overrides.parameters == {"preset": "paper"}
+        }
+        if {ALGORITHM_2, AVERAGING} <= label_of.keys():
+            break
+    else:
+        what = f"{ALGORITHM_2} and {AVERAGING} were not run with preset=paper by the protocol paper on the same data"
+        raise Missing(what, RUN)
+    ours, theirs = label_of[ALGORITHM_2], label_of[AVERAGING]
+    kept = boards.with_rows(board, [ours, theirs])
+    loss, auc = (_measure(inputs, kept, metric, ours, theirs) for metric in ("loss", "auc"))
+    words = {HIGHER: "is higher: ", LOWER: "is lower: ", UNDECIDED: "is not shown to differ: "}
+    where = f"in the paper's setting on {boards.data_name(board)}"
+    headline = f"{where} its loss {words.get(loss.verdict, 'is ')}{loss.ours} against {loss.theirs}"
+    shown = table(
+        f"The paper's setting (preset=paper) on {boards.short_title(board)}, by its measures. A lower loss is better.",
+        ("measure", ALGORITHM_2, AVERAGING, "verdict"),
+        [(each.name, each.ours, each.theirs, each.verdict or NONE) for each in (loss, auc)],
+    )
+    return Statement(headline, (shown,), tuple(run for _, run in kept.runs))
+
+
+def _measure(inputs: Inputs, board: Board, metric: str, ours: str, theirs: str) -> Measure:
+    diverged = {label: many for label in (ours, theirs) if (many := _diverged_seeds(board, label, metric))}
+    finite = boards.with_rows(board, [label for label in (ours, theirs) if label not in diverged])
+    ranking = boards.ranked_board(inputs, finite, metric) if finite.runs else None
+    mine, other = (
+        value_of(ranking, label) if ranking and label not in diverged else diverged[label] for label in (ours, theirs)
+    )
+    versus = ranking.against(ours, theirs) if ranking and not diverged else None
+    return Measure(boards.metric_name(metric), mine, other, of_difference(versus) if versus else "")
+
+
+def _diverged_seeds(board: Board, label: str, metric: str) -> str:
+    """In words, with how many seeds a row has no finite value where another row has one; empty where with none."""
+    refuse_mixed([run for _, run in board.runs])
+    lacking: dict[tuple[str, int], set[str]] = {}
+    for each, run in board.runs:
+        values = run.homes("user", metric)
+        there = np.isfinite(values[metric].to_numpy(dtype=np.float64))
+        lacking[each, run.key.seed] = set(values["user"][~there]) if there.any() else set(values["user"]) | {""}
+    mine = {seed: users for (each, seed), users in lacking.items() if each == label}
+    others = [users for (each, _), users in lacking.items() if each != label]
+    bad = [seed for seed, users in mine.items() if "" in users or any(users - other for other in others)]
+    return f"NaN or infinite with {len(bad)} of {counted(len(mine), 'seed')}" if bad else ""
