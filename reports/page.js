@@ -118,7 +118,8 @@ function prepare(table) {
 }
 
 document.querySelectorAll(".table table").forEach(prepare);
-// Paper cannot be clicked: what the summary says in numbers is printed.
+// Paper cannot be clicked or scrolled: what the summary says in numbers is printed, and every figure.
 window.addEventListener("beforeprint", () => {
+  document.querySelectorAll("img").forEach((each) => { each.loading = "eager"; });
   document.querySelectorAll(".points details").forEach((each) => { each.open = true; });
 });

@@ -1,13 +1,12 @@
-"""The report as files in memory: figures and tables in every format, the manifest and one self-contained page.
+"""The report as files in memory: figures and tables in every format, the manifest, a page and one for each method.
 
-A pure function of the inputs: the same results give the same bytes. The page has its figures inside and opens from disk
-without a network; without JavaScript only sorting and filtering of tables is lost. Dates, commits and versions are
+A pure function of the inputs: the same results give the same bytes. The page opens from disk and needs no network, only
+the figures beside it; without JavaScript only sorting and filtering of tables is lost. Dates, commits and versions are
 those of the runs.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import logging
@@ -59,7 +58,7 @@ class Site:
 
 
 class Picture(NamedTuple):
-    """A figure inside the page, for one width of the window."""
+    """A figure on the page, for one width of the window."""
 
     address: str
     width: int
@@ -203,20 +202,14 @@ def _whole_intervals(text: str) -> str:
 
 
 def _picture(files: Mapping[str, bytes], *, phone: bool) -> Picture | None:
-    """The SVG file of this layout as a data address; None where there is none."""
-    found = next((svg for path, svg in files.items() if path.endswith(".svg") and path.endswith(PHONE) == phone), None)
-    if found is None:
+    """The SVG file of this layout; None where there is none."""
+    address = next((path for path in files if path.endswith(".svg") and path.endswith(PHONE) == phone), None)
+    if address is None:
         return None
-    sizes = [re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', found.decode()) for side in ("width", "height")]
+    head = files[address].decode()
+    sizes = [re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', head) for side in ("width", "height")]
     width, height = (round(float(size[1]) * PIXELS) if size else 0 for size in sizes)
-    return Picture("data:image/svg+xml;base64," + base64.b64encode(_minified(found)).decode(), width, height)
-
-
-def _minified(svg: bytes) -> bytes:
-    """The same picture in fewer bytes, as browsers read it: without line breaks, and links without a namespace."""
-    text = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>", "", svg.decode(), flags=re.DOTALL)
-    text = text.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
-    return re.sub(r"> <", "><", re.sub(r"\s+", " ", text)).strip().encode()
+    return Picture(address, width, height)
 
 
 def _scope(runs: Sequence[Result]) -> str:

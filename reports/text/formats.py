@@ -288,8 +288,13 @@ def _html(cell: Cell, right: bool, links: Mapping[str, str]) -> str:
     text = f"<strong>{text}</strong>" if cell.strong else text
     if cell.mark in WORDS:  # not by colour alone
         text += f' <span class="word">{WORDS[cell.mark]}</span>'
-    value = "" if cell.value is None else f' data-value="{html.escape(str(cell.value))}"'
+    value = "" if cell.value is None else f' data-value="{html.escape(_sort_value(cell.value))}"'
     return f"<td{_aligned(right, cell.mark)}{value}>{text}</td>"
+
+
+def _sort_value(value: float | str) -> str:
+    """As exact as the text of a cell ever is."""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 def _aligned(right: bool, mark: str = "") -> str:
