@@ -281,7 +281,7 @@ def _run(run: Result) -> dict[str, Any]:
     ]
     kept = replace(run, folder=None, digests={}, summary=summary, history=history)
     entry = {name: as_json(value, name) for name, value in asdict(kept).items()}
-    return entry | {"history": _columns(kept.history)}
+    return entry | {"history": as_json(_columns(kept.history), "history")}
 
 
 def _beside(run: Result) -> str:

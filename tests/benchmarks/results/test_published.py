@@ -99,6 +99,13 @@ def test_publishing_twice_gives_the_same_bytes(tmp_path):
     assert contents[0] == contents[1]
 
 
+def test_a_loss_that_is_no_number_is_published_as_such(tmp_path):
+    keep(tmp_path / "a", "toy", 0.25, seeds=(0,), history=[{"round": 1.0, "loss": math.nan}, {"round": 2.0}])
+    (found,) = load_runs(round_trip(tmp_path / "a", tmp_path)).finished
+    assert math.isnan(found.history[0]["loss"])
+    assert found.history[1] == {"round": 2.0}
+
+
 def test_homes_of_real_data_lose_their_names_and_stay_the_same_homes_in_every_run(tmp_path):
     values = [home / HOMES for home in range(HOMES)]  # tells homes apart
     for method in ("toy-a", "toy-b"):
