@@ -1,4 +1,4 @@
-"""The leaderboard as a figure: each method's reciprocal rank with its interval, in groups of tied methods."""
+"""The leaderboard as a figure: each method's reciprocal rank with its interval, and the group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ MAX_ROWS = 14  # beyond that, methods are shown with their defaults only
 LETTERS = 20  # per line of a label
 ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each further line, the space beside a label
 BELOW = 0.3  # rows from a bar to the dots of its seeds
-GROUPS = f"Number: group of methods that cannot be told apart from the first of the group ({boards.TIE_TEST})."
+NOT_APART = "\N{ALMOST EQUAL TO}"  # before the name
+GROUPS = (
+    f"{NOT_APART}: cannot be told apart from the best ({boards.TIE_TEST}). Number: a group, which begins with the first "
+    "method that can be told apart from the first of the group above it (of one seed: over homes)."
+)
 HOLLOW = "Hollow, with a dashed bar: see"
 
 
@@ -76,7 +80,7 @@ def _drawing(inputs: Inputs, groups: Sequence[RunGroup], split: str) -> Drawing:
     ]
     titles = [boards.short_title(each.ranking.board) + _track(each.ranking.board) for each in shown]
     panels = [Panel(partial(_panel, board=each), title) for each, title in zip(shown, titles, strict=True)]
-    labels = [_wrapped(boards.signed(each.ranking.board, label)) for each in shown for label in each.ranking.ordered]
+    labels = [label for each in shown for label in _labels(each.ranking)]
     lists = [each.ranking.board for each in shown]
     status = boards.boards_note(lists)
     layout = Layout(
@@ -86,7 +90,7 @@ def _drawing(inputs: Inputs, groups: Sequence[RunGroup], split: str) -> Drawing:
         f"{'; '.join(f'{board.data}: {boards.seeds_of(board)}' for board in lists)}."
         + (f" {HOLLOW} {status}" if status else ""),
         columns=min(len(panels), 2),
-        height=max(_height(each.ranking.ordered) for each in shown),
+        height=max(_height(_labels(each.ranking)) for each in shown),
         left=max(0.3, *(inches(line) for label in labels for line in label.split("\n"))) + BESIDE,
     )
     sources = run_files([run for board in lists for _, run in board.runs])
@@ -160,12 +164,21 @@ def _panel(axes: Axes, *, board: PanelBoard) -> None:
         axes.plot(mean, row, **(style.hollow_dot if wrong else style.dot))
     if seeds:
         axes.plot(*zip(*seeds, strict=True), color=FAINT, marker="o", markersize=1.6, linestyle="none")
-    signed = [boards.signed(board.ranking.board, label) for label in table["method"]]
-    axes.set_yticks(range(len(table)), [_wrapped(label) for label in signed])
+    axes.set_yticks(range(len(table)), _labels(board.ranking))
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_color(FAINT)
     axes.set_xlabel("mean reciprocal rank", labelpad=1)
+
+
+def _labels(ranking: boards.RankedBoard) -> list[str]:
+    """The names of the rows, with the signs of what went wrong and of what cannot be told apart from the best."""
+    tied = set(ranking.tied)
+    marked = [f"{NOT_APART} {label}" if label in tied else label for label in ranking.ordered]
+    return [
+        _wrapped(f"{text} {boards.row_sign(ranking.board, label)}".rstrip())
+        for text, label in zip(marked, ranking.ordered, strict=True)
+    ]
 
 
 def _wrapped(label: str) -> str:
@@ -174,7 +187,7 @@ def _wrapped(label: str) -> str:
 
 def _height(labels: Sequence[str]) -> float:
     """Inches of all rows, each as high as the highest label needs."""
-    lines = max(_wrapped(label).count("\n") + 1 for label in labels)
+    lines = max(label.count("\n") + 1 for label in labels)
     return max(len(labels) * (ROW + LINE * (lines - 1)), 1.2)
 
 
@@ -187,8 +200,10 @@ def _caption(ranking: boards.RankedBoard) -> str:
     if not others:
         return f"{text}; nothing else was run there."
     text += f", {first[metric] - others[0][metric]:.4f} ahead of {boards.signed(ranking.board, others[0]['method'])}"
+    if ranking.tied and not others[1:] and ranking.seeds == 1:
+        return f"{text}, but on one seed only."
     if ranking.undecided:
         return f"{text}; {boards.describe_lead(ranking)}."
     if ranking.tied:
         return f"{text}; it cannot be told apart from {', '.join(ranking.tied)}."
-    return f"{text}, {'a significant difference' if ranking.clear else 'but on one seed only'}."
+    return f"{text}, a significant difference."

@@ -65,7 +65,7 @@ def _leaders(found: Sequence[MainList]) -> str:
     leading: dict[tuple[str, bool], list[str]] = {}
     for each in found:
         ties = len(each.ranking.tied)
-        tied = f", tied with {ties} more" if ties else ""
+        tied = f", cannot be told apart from {ties} more" if ties else ""
         tied = f", {describe_lead(each.ranking)}" if each.ranking.undecided else tied
         where = f"{each.data} ({each.metric} {_value(each.rows[0])}{tied})".replace(") (", ", ")
         leading.setdefault((each.rows[0].label, each.ranking.clear), []).append(where)
@@ -90,7 +90,7 @@ def _why_unclear(each: MainList) -> str:
         return "nothing else was run"
     if each.ranking.seeds < 2:
         return "one seed only" if each.ranking.seeds else "no seed in common"
-    return counted(len(each.ranking.tied), "tied method")
+    return f"{counted(len(each.ranking.tied), 'method')} that cannot be told apart from it"
 
 
 def _share_kept(found: Sequence[MainList]) -> str:

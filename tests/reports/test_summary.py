@@ -58,12 +58,12 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
         keep(tmp_path, method, mean, data="ifttt-synthetic", seeds=(0,))
     first, belief, cost = summary(*main_lists(Inputs.read(tmp_path)))
     assert first.sentence == (
-        "graphrank is first on wyze-synthetic (40 homes, MRR 0.300, tied with 1 more); "
-        "mf is first on ifttt-synthetic (40 homes, MRR 0.300)."
+        "graphrank is first on wyze-synthetic (40 homes, MRR 0.300, cannot be told apart from 1 more); "
+        "mf is first on ifttt-synthetic (40 homes, MRR 0.300, cannot be told apart from 1 more)."
     )
     assert belief.sentence == (
-        "The leader is significantly better than the runner-up on 0 of 2 leaderboards: 1 tied method on "
-        "wyze-synthetic (40 homes); one seed only on ifttt-synthetic (40 homes)."
+        "The leader is significantly better than the runner-up on 0 of 2 leaderboards: 1 method that cannot be told "
+        "apart from it on wyze-synthetic (40 homes); one seed only on ifttt-synthetic (40 homes)."
     )
     assert cost.sentence == "No leaderboard by MRR has a federated method and its centralized counterpart."
 

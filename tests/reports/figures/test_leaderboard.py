@@ -39,7 +39,7 @@ def ranked(tmp_path):
 def test_the_leaderboard_has_the_best_method_on_top_and_numbers_its_groups(ranked):
     (axes,) = panels(leaderboards.intervals(Inputs.read(ranked))).values()
     assert axes.get_title("left") == "wyze-synthetic, 40 homes"
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "≈ toy", "popularity"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row is the upper one
     assert inscriptions(axes) == ["1", "2"]
     styles = {"ease": "user-item", "toy": "other", "popularity": "non-personalized"}
@@ -100,7 +100,7 @@ def test_other_settings_are_left_out_of_a_long_leaderboard_with_a_note(ranked):
     keep(ranked, "ease", 0.2, parameters={"regularization": 99.0})
     short = leaderboards.intervals(Inputs.read(ranked))
     (axes,) = panels(short).values()
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "≈ toy", "popularity"]
     assert "12 more rows" in short.about.notes[0]
     assert full.layout.height > short.layout.height
 
