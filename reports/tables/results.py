@@ -30,6 +30,10 @@ RANKING |= {"MRR, with orphans": ("mrr", 4), "MRR, no valid filter": ("mrr, all"
 RANKING_NOTE = f"{boards.HEADLINE_NOTE} {boards.METRICS_NOTE}"
 PAPER_PROTOCOL = {"loss": ("loss", 3), "auc_feasible": ("auc_feasible", 3), "MR": ("mr", 2), "MR(RT)": ("mr_rt", 2)}
 PAPER_PROTOCOL |= {"mr_paper": ("mr_paper", 2)}
+TWINS = {  # that have equal rows, and why: docs/methods.md
+    ("fedgate", "fedrule"): "fedgate and fedrule have equal rows: while all homes take part they do the same.",
+    ("fedease", "ease"): "fedease and ease have equal rows: it is ease from sums that homes send.",
+}
 COST = ("fit s", "fit MB", "seeds", "unanswered")
 
 
@@ -192,6 +196,7 @@ def _leaderboard(
         f"Bold: the best of its list; {boards.UNDERLINED}. {boards.GROUPS}",
         "Fit s and fit MB: median time and mean memory of a fit over seeds. Unanswered: share of hidden rules that a "
         "method gives no score.",
+        *twin_notes(lists),
         *left_out,
         *(f"{each.board.title}: {warning}." for each in lists for warning in each.board.warnings()),
         *([f"One seed only, another may give another order: {'; '.join(single)}."] if single else []),
@@ -200,6 +205,16 @@ def _leaderboard(
     runs = [run for each in lists for _, run in each.board.runs]
     about = About(_leaders_caption(lists, names, headline), run_files(runs), RUN, tuple(notes))
     return Table((*FIRST, headline, SPREAD, *columns, *calibrated, *COST, *LAST), tuple(rows), about, sortable=True)
+
+
+def twin_notes(lists: Sequence[boards.RankedBoard]) -> list[str]:
+    """Why two methods have equal rows, where they do."""
+    return [why for (a, b), why in TWINS.items() if any(_equal(each, a, b) for each in lists)]
+
+
+def _equal(ranking: boards.RankedBoard, a: str, b: str) -> bool:
+    value = dict(zip(ranking.ordered, ranking.table[ranking.metric], strict=True))
+    return a in value and b in value and math.isclose(value[a], value[b], rel_tol=1e-9)
 
 
 def _is_of(run: Result, protocol: str, split: str | None) -> bool:

@@ -97,23 +97,26 @@ def _share_kept(found: Sequence[MainList]) -> str:
     """How much of the reciprocal rank federated methods keep, over all boards that have both."""
     said, kept = [], {}
     for federated, central in FEDERATED.items():
-        shares = [
-            versus.value_a / versus.value_b
+        shares = {
+            each.data: versus.value_a / versus.value_b
             for each in found
             if each.ranking.metric.partition(",")[0] == SHARE_OF
             if (a := each.first(federated)) and (b := each.first(central)) and (versus := each.against(a, b))
             if versus.value_b and math.isfinite(versus.value_a / versus.value_b)
-        ]
+        }
         if shares:
-            share = " to ".join(dict.fromkeys(f"{100 * each:.0f} %" for each in (min(shares), max(shares))))
+            ends = min(shares.values()), max(shares.values())
+            share = " to ".join(dict.fromkeys(f"{100 * each:.0f} %" for each in ends))
             many = "" if len(shares) == 1 else f" ({len(shares)} leaderboards)"
             sign = _sign(found, federated, central)
             said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{sign}{many}")
-            kept[f"{federated} of {central}{sign}"] = sum(shares) / len(shares)
+            for data, value in shares.items():
+                where = f" on {data}" if len(found) > 1 else ""
+                kept[f"{federated} of {central}{sign}{where}"] = value
     if len(said) > MOST_PAIRS:
-        ends = [end(kept, key=kept.__getitem__) for end in (min, max)]
-        spread = " to ".join(f"{100 * kept[pair]:.0f} % ({pair})" for pair in ends)
-        return f"{len(kept)} federated methods have {spread} of the {NAMES[SHARE_OF]} with all data in one place."
+        pairs = [end(kept, key=kept.__getitem__) for end in (min, max)]
+        spread = " to ".join(f"{100 * kept[pair]:.0f} % ({pair})" for pair in pairs)
+        return f"{len(said)} federated methods have {spread} of the {NAMES[SHARE_OF]} with all data in one place."
     none = f"No leaderboard by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
     return f"{join_names(said) or none}."
 

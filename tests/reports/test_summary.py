@@ -154,6 +154,17 @@ def test_many_pairs_are_said_in_one_sentence_by_the_least_and_the_most_that_is_k
     assert "fcf 0.300 of 0.400 (mf)" in cost.details[0]
 
 
+def test_the_range_of_many_pairs_is_over_all_lists_and_names_them(tmp_path):
+    federated = {"fcf": 0.4, "fedease": 0.4, "fedrank": 0.5}
+    for data, fede in (("wyze-synthetic", 0.1), ("ifttt-synthetic", 0.2)):
+        central = {"mf": 0.4, "ease": 0.4, "graphrank": 0.5, "complex": 0.2}
+        for method, mean in (central | federated | {"fede": fede}).items():
+            keep(tmp_path, method, mean, data=data)
+    *_, cost = summary(*main_lists(Inputs.read(tmp_path)))
+    # 0.1 / 0.2 = 50 % on one list and 100 % on the other, 75 % on average.
+    assert cost.sentence.startswith("4 federated methods have 50 % (fede of complex on wyze-synthetic (40 homes)) to 100 %")
+
+
 def test_without_the_pairs_nothing_is_said_about_federation(tmp_path):
     keep(tmp_path, "fedrank", 0.3)
     keep(tmp_path, "graphrank", 0.4, seeds=(2, 3))  # hidden rules of other seeds are other rules

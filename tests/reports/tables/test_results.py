@@ -149,6 +149,14 @@ def test_lists_of_one_data_set_with_other_numbers_of_homes_have_names_of_their_o
     assert all(f"toy 0.300 on {name} (nothing else was run)" in table.about.caption for name in names)
 
 
+def test_equal_rows_of_known_twins_are_explained_and_only_those(tmp_path):
+    for method, mean in {"ease": 0.4, "fedease": 0.4, "fedrule": 0.3, "fedgate": 0.2, "toy": 0.2}.items():
+        keep(tmp_path, method, mean)
+    notes = leaderboard(Inputs.read(tmp_path)).about.notes
+    equal = [note for note in notes if "equal rows" in note]
+    assert equal == ["fedease and ease have equal rows: it is ease from sums that homes send."]
+
+
 def test_a_leader_without_ties_is_ahead_of_all_others(tmp_path):
     for method, mean in (("toy-a", 0.5), ("toy-b", 0.3), ("toy-c", 0.1)):
         keep(tmp_path, method, mean)
