@@ -231,8 +231,7 @@ def boards_note(shown: Iterable[Board]) -> str:
 
 def _place(board: Board) -> str:
     """The data set, with track and split where they are not the usual ones."""
-    unusual = [each for each in (board.runs[0][1].key.track, board.split) if each not in ("types", "holdout")]
-    return ", ".join([data_name(board), *unusual])
+    return data_name(board) + track_suffix(board) + ("" if board.split == "holdout" else f", {board.split}")
 
 
 def data_name(board: Board) -> str:
@@ -241,8 +240,14 @@ def data_name(board: Board) -> str:
 
 
 def short_title(board: Board) -> str:
-    """The data set and its size, for a panel."""
-    return data_name(board) + _size(board)
+    """The data set, its size, and its track where it is not `types`, for a panel."""
+    return data_name(board) + _size(board) + track_suffix(board)
+
+
+def track_suffix(board: Board) -> str:
+    """As people call the track; empty for `types`."""
+    track = board.runs[0][1].key.track
+    return "" if track == "types" else f", {TRACKS.get(track, track)}"
 
 
 def heading(board: Board, seeds: str) -> str:

@@ -161,7 +161,7 @@ def _facts(method: str, runs: Sequence[Result]) -> Iterator[tuple[str, str]]:
         least, most = in_bytes(min(sent)), in_bytes(max(sent))
         yield "Sent by a home", f"{least}{f' to {most}' if most != least else ''} in a whole training, by data set"
     if times := [run.seconds["fit"] for run in runs if run.seconds.get("fit", 0) > 0]:
-        yield "Time of a fit", _range(in_seconds(min(times)), in_seconds(max(times)))
+        yield "Time of a fit, fastest to slowest run", _range(in_seconds(min(times)), in_seconds(max(times)))
     if memory := [run.memory["fit"] * 1e6 for run in runs if run.memory.get("fit", 0) > 0]:
         yield "Memory of a fit", f"{_range(in_bytes(min(memory)), in_bytes(max(memory)))}, imports included"
     data = sorted({run.key.data for run in runs})
@@ -206,8 +206,7 @@ def _results(method: str, protocol: str, shown: Sequence[tuple[boards.RankedBoar
     rows = tuple(_result_row(method, *each, settings=settings, sends=sends) for each in shown)
     lists = [ranking.board for ranking, _ in shown]
     notes = [
-        f"{metric} [{boards.interval_name(lists)}], mean over seeds; bold: the best of its list; "
-        f"{boards.UNDERLINED}.",
+        f"{metric} [{boards.interval_name(lists)}], mean over seeds; bold: the best of its list; {boards.UNDERLINED}.",
         f"Place: by the mean among all rows of the list. Group: of so many groups. {boards.GROUPS}",
         "Time and memory: of one fit in a process of its own; median time and mean memory over seeds.",
     ]

@@ -10,7 +10,17 @@ from benchmarks.results.formulations import PROBE, families, federated_method, f
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
-from reports.boards import PAPER_METHODS, SPREAD, UNDERLINED, MainList, Row, boards_note, main_lists, seeds_of, with_rows
+from reports.boards import (
+    PAPER_METHODS,
+    SPREAD,
+    UNDERLINED,
+    MainList,
+    Row,
+    boards_note,
+    main_lists,
+    seeds_of,
+    with_rows,
+)
 from reports.inputs import OVERVIEW, PLACES, Inputs
 from reports.outputs import MAKE_DOCS, RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
 from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, number_cell

@@ -31,7 +31,8 @@ def shown_lists(inputs: Inputs) -> Table:
     columns = ("data", "real or synthetic", "homes", "devices per home", "rules per home", "hidden rules", "methods")
     caption = (
         "Means per home. Devices of one type count as one, except in lists of single devices. Hidden rules: of all "
-        "homes, mean over seeds. MRR of random order: what a list without any knowledge has; it tells how long lists are."
+        "homes, mean over seeds. MRR of random order: what a method has that knows nothing; low where there are many "
+        "candidates."
     )
     runs = [run for each in found for _, run in each.board.runs]
     rows = tuple(map(_row, found))

@@ -241,7 +241,10 @@ def board_label(board: Board) -> str:
     """The data, with track and split where they are not the usual ones, and whether the lists are closed."""
     run = board.runs[0][1]
     track = run.key.track
-    details = [*([boards.TRACKS.get(track, track)] if track != "types" else []), *([board.split] if board.split != "holdout" else [])]
+    details = [
+        *([boards.TRACKS.get(track, track)] if track != "types" else []),
+        *([board.split] if board.split != "holdout" else []),
+    ]
     return ", ".join([board.data + board.mark, *details]) + run.suffix
 
 
@@ -261,7 +264,9 @@ def _rows(ranking: boards.RankedBoard, columns: Columns, name: str) -> list[tupl
     for rank, row in enumerate(ranking.table.to_dict("records")):
         leads = rank == 0 and len(ranking.table) > 1 and row[metric] == row[metric]
         sign = boards.row_sign(board, row["method"])
-        mean = interval_cell(row[metric], row["low"], row["high"], strong=leads, underlined=row["method"] in tied, sign=sign)
+        mean = interval_cell(
+            row[metric], row["low"], row["high"], strong=leads, underlined=row["method"] in tied, sign=sign
+        )
         first = Cell(name), Cell(row["method"], strong=leads), count_cell(row["group"])
         last = count_cell(run.counts.get("homes", math.nan)), count_cell(row["hidden"]), Cell(row["status"])
         cells = [number_cell(row[board.metric(name)], digits) for name, digits in columns.values()]

@@ -162,7 +162,9 @@ def test_the_range_of_many_pairs_is_over_all_lists_and_names_them(tmp_path):
             keep(tmp_path, method, mean, data=data)
     *_, cost = summary(*main_lists(Inputs.read(tmp_path)))
     # 0.1 / 0.2 = 50 % on one list and 100 % on the other, 75 % on average.
-    assert cost.sentence.startswith("4 federated methods have 50 % (fede of complex on wyze-synthetic (40 homes)) to 100 %")
+    assert cost.sentence.startswith(
+        "4 federated methods have 50 % (fede of complex on wyze-synthetic (40 homes)) to 100 %"
+    )
 
 
 def test_without_the_pairs_nothing_is_said_about_federation(tmp_path):

@@ -115,6 +115,32 @@ def test_each_further_data_set_has_a_panel_of_its_own(ranked):
     assert "ifttt-synthetic: 2 seeds" in drawing.layout.note
 
 
+def test_all_lists_of_the_findings_are_drawn_and_single_devices_say_so(ranked):
+    keep(ranked, "ease", 0.2, track="instances")
+    for data in ("ifttt-fedrule", "ifttt-synthetic", "home-assistant"):
+        keep(ranked, "ease", 0.2, data=data)
+    keep(ranked, "ease", 0.2, data="home-assistant", track="instances", seeds=(0,))
+    drawing = leaderboards.intervals(Inputs.read(ranked))
+    assert [title.replace(", 40 homes", "") for title in panels(drawing)] == [
+        *("wyze-synthetic", "ifttt-fedrule", "ifttt-synthetic", "home-assistant"),
+        *("wyze-synthetic, single devices", "home-assistant, single devices"),
+    ]
+    assert "home-assistant: 2 seeds" in drawing.layout.note
+    assert "home-assistant, single devices: 1 seed" in drawing.layout.note
+
+
+def test_lists_of_less_than_half_of_the_methods_are_left_out_with_a_note(tmp_path):
+    split = {"split": "new_homes"}
+    for method in ("ease", "mf", "popularity"):
+        keep(tmp_path, method, 0.3, split=split)
+        keep(tmp_path, method, 0.3, split=split, track="instances")
+    keep(tmp_path, "ease", 0.3, split=split, data="home-assistant", track="instances")
+    drawing = leaderboards.unseen_homes(Inputs.read(tmp_path))
+    assert list(panels(drawing)) == ["wyze-synthetic, 40 homes", "wyze-synthetic, 40 homes, single devices"]
+    note = "Not drawn: home-assistant, single devices, with 1 method where the longest list has 3."
+    assert note in drawing.about.notes
+
+
 def test_a_leaderboard_never_mixes_data(ranked):
     keep(ranked, "mf", 0.2, fingerprint="e" * 16)
     with pytest.raises(DataError, match="different data"):
