@@ -80,7 +80,7 @@ class RankedBoard:
 
     @property
     def clear(self) -> bool:
-        """Whether the leader is significantly better than the second; never on one seed."""
+        """Whether the leader is significantly better than all others; never on one seed."""
         return self.seeds > 1 and not self.tied
 
     @property

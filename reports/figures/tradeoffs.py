@@ -26,6 +26,7 @@ from reports.text.formats import in_bytes, in_seconds, seed_count
 
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
 LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has its own dashes
+NOT_FROM_0 = " (not from 0)"  # of an axis
 LETTERS = 22  # per line of a label
 MAX_TICKS = 5
 CHANCE = "random"  # its time and rank are far from all others, which would be crowded for it
@@ -252,13 +253,12 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
-    """From 0, but for AUC, which is 1/2 by chance: its axis says that it is cut."""
-    name = metric.partition(",")[0]
+    """From 0 where points come near it; else it says that it is cut."""
     spread = max(values) - min(values) or 0.1 * abs(values[0]) or 1.0
-    cut = name == "auc"
+    cut = min(values) > max(values) / 2
     axes.set_ylim(min(values) - 0.15 * spread if cut else 0, max(values) + 0.15 * spread)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    axes.set_ylabel(METRICS[name] + (" (axis does not begin at 0)" if cut else ""))
+    axes.set_ylabel(METRICS[metric.partition(",")[0]] + (NOT_FROM_0 if cut else ""))
 
 
 def _label(point: Point) -> Label:

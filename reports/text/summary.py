@@ -76,7 +76,7 @@ def _leaders(found: Sequence[MainList]) -> str:
 def _significant(found: Sequence[MainList]) -> str:
     """How many of the leaders are significantly better, and why the others are not."""
     clear = sum(each.ranking.clear for each in found)
-    said = f"The leader is significantly better than the runner-up on {clear} of {counted(len(found), 'leaderboard')}"
+    said = f"The leader is significantly better than all others on {clear} of {counted(len(found), 'leaderboard')}"
     why: dict[str, list[str]] = {}
     for each in found:
         if not each.ranking.clear:

@@ -46,7 +46,7 @@ def test_three_sentences_say_it_all_in_short(tmp_path):
     assert [point.sentence for point in summary(*main_lists(Inputs.read(tmp_path)))] == [
         "graphrank is best on wyze-synthetic (40 homes, MRR 0.300); "
         "ease is best on ifttt-synthetic (40 homes, MRR 0.250).",
-        "The leader is significantly better than the runner-up on 2 of 2 leaderboards.",
+        "The leader is significantly better than all others on 2 of 2 leaderboards.",
         "fedrank has 90 % to 95 % of graphrank's MRR (2 leaderboards).",
     ]
 
@@ -62,7 +62,7 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
         "mf is first on ifttt-synthetic (40 homes, MRR 0.300, cannot be told apart from 1 more)."
     )
     assert belief.sentence == (
-        "The leader is significantly better than the runner-up on 0 of 2 leaderboards: 1 method that cannot be told "
+        "The leader is significantly better than all others on 0 of 2 leaderboards: 1 method that cannot be told "
         "apart from it on wyze-synthetic (40 homes); one seed only on ifttt-synthetic (40 homes)."
     )
     assert cost.sentence == "No leaderboard by MRR has a federated method and its centralized counterpart."
@@ -106,7 +106,7 @@ def test_a_leader_of_one_seed_is_not_believed_whatever_the_others_have(tmp_path)
     assert "graphrank and the runner-up, ease, share only one seed" in said(tmp_path, BELIEF)[0]
     (_, belief, _) = summary(*main_lists(Inputs.read(tmp_path)))
     assert belief.sentence == (
-        "The leader is significantly better than the runner-up on 0 of 1 leaderboard: one seed only on "
+        "The leader is significantly better than all others on 0 of 1 leaderboard: one seed only on "
         "wyze-synthetic (40 homes)."
     )
 
