@@ -23,6 +23,7 @@ from reports.boards import (
 )
 from reports.inputs import OVERVIEW, PLACES, Inputs
 from reports.outputs import MAKE_DOCS, RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
+from reports.tables.results import twin_notes
 from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, number_cell
 from reports.text.summary import brackets
 
@@ -127,7 +128,8 @@ def _full_tables(found: Sequence[MainList]) -> str:
         rows = tuple(_row(row, leads=row is each.rows[0]) for row in each.rows)
         columns = ("method", each.metric, SPREAD, "HR@10", "NDCG@10")
         table = as_markdown(Table(columns, rows, About("", (), MAKE_DOCS))).rstrip()
-        parts += [f"## {each.data}", table, *filter(None, [_status([each], {row.label for row in each.rows})])]
+        notes = [_status([each], {row.label for row in each.rows}), " ".join(twin_notes([each.ranking]))]
+        parts += [f"## {each.data}", table, *filter(None, notes)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -21,6 +21,7 @@ from reports.inputs import PLACES, Inputs, Role, RunGroup, group_runs, is_rankin
 from reports.outputs import RUN, About, Drawing, Missing, run_files
 
 MAX_PANELS = 6
+MAX_NAMED = 8  # methods in a caption; the figure marks them all
 MAX_ROWS = 14  # beyond that, methods are shown with their defaults only
 LETTERS = 20  # per line of a label
 ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each further line, the space beside a label
@@ -229,6 +230,8 @@ def _caption(ranking: boards.RankedBoard) -> str:
         return f"{text}, but on one seed only."
     if ranking.undecided:
         return f"{text}; {boards.describe_lead(ranking)}."
+    if len(ranking.tied) > MAX_NAMED:
+        return f"{text}; it {boards.describe_lead(ranking)}."
     if ranking.tied:
         return f"{text}; it cannot be told apart from {', '.join(ranking.tied)}."
     return f"{text}, a significant difference."

@@ -45,7 +45,7 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
     """Three points; the first alone where nothing was run."""
     lead = "Best method"
     if not found:
-        why = "No leaderboard can be shown: see the details." if left_out else "No method has been run yet."
+        why = "No list can be shown: see the details." if left_out else "No method has been run yet."
         return [Point(lead, why, tuple(left_out))]
     status = boards_note(each.ranking.board for each in found)
     return [
@@ -76,7 +76,7 @@ def _leaders(found: Sequence[MainList]) -> str:
 def _significant(found: Sequence[MainList]) -> str:
     """How many of the leaders are significantly better, and why the others are not."""
     clear = sum(each.ranking.clear for each in found)
-    said = f"The leader is significantly better than all others on {clear} of {counted(len(found), 'leaderboard')}"
+    said = f"The leader is significantly better than all others on {clear} of {counted(len(found), 'list')}"
     why: dict[str, list[str]] = {}
     for each in found:
         if not each.ranking.clear:
@@ -107,7 +107,7 @@ def _share_kept(found: Sequence[MainList]) -> str:
         if shares:
             ends = min(shares.values()), max(shares.values())
             share = " to ".join(dict.fromkeys(f"{100 * each:.0f} %" for each in ends))
-            many = "" if len(shares) == 1 else f" ({len(shares)} leaderboards)"
+            many = "" if len(shares) == 1 else f" ({len(shares)} lists)"
             sign = _sign(found, federated, central)
             said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{sign}{many}")
             for data, value in shares.items():
@@ -117,7 +117,7 @@ def _share_kept(found: Sequence[MainList]) -> str:
         pairs = [end(kept, key=kept.__getitem__) for end in (min, max)]
         spread = " to ".join(f"{100 * kept[pair]:.0f} % ({pair})" for pair in pairs)
         return f"{len(said)} federated methods have {spread} of the {NAMES[SHARE_OF]} with all data in one place."
-    none = f"No leaderboard by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
+    none = f"No list by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
     return f"{join_names(said) or none}."
 
 
@@ -198,7 +198,7 @@ def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
             values = f"{versus.a} has {ours} against {other} of {versus.b}"
             said.append(f"On {each.data} {values}: {_difference(versus)}{chance}.")
     return tuple(filter(None, said)) or (
-        "Unknown: no leaderboard has a federated method and its counterpart on the same seeds.",
+        "Unknown: no list has a federated method and its counterpart on the same seeds.",
     )
 
 

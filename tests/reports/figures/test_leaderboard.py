@@ -85,6 +85,16 @@ def test_the_leaderboards_caption_says_who_leads_by_how_much_and_who_is_tied(ran
     assert "0.4000 ahead of ease, a significant difference." in caption
 
 
+def test_many_that_cannot_be_told_apart_are_counted_in_the_caption(tmp_path):
+    keep(tmp_path, "ease", 0.5)
+    for number in range(leaderboards.MAX_NAMED + 1):
+        keep(tmp_path, f"toy-{number}", 0.49, swing=-0.02)
+    keep(tmp_path, "popularity", 0.3)
+    caption = leaderboards.intervals(Inputs.read(tmp_path)).about.caption
+    # Nine of them, and popularity is told apart.
+    assert caption.endswith("; it cannot be told apart from 9 of 10 others.")
+
+
 def test_one_common_seed_does_not_tell_the_leader_from_the_next(tmp_path):
     keep(tmp_path, "ease", 0.5, seeds=(0, 1))
     keep(tmp_path, "popularity", 0.3, seeds=(1,))
