@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from benchmarks.results.compare import ALPHA, LEVEL, Comparison, Panel, Ratio, holm, ratio
+from benchmarks.results.compare import ALPHA, LEVEL, Comparison, Panel, Ratio, ratio
 from benchmarks.results.formulations import FEDERATED, OTHER, families
-from benchmarks.results.leaderboard import Board, Pairs, interval_scope, ranked
+from benchmarks.results.leaderboard import Board, Pairs, adjusted_p, interval_scope, ranked
 from benchmarks.results.status import SIGN, status_note
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError, counted
@@ -23,8 +23,12 @@ from reports.text.formats import seed_count
 
 CONFIDENCE = f"{100 * LEVEL:g} %"
 TIE_TEST = (
-    "paired test over homes and seeds (of one seed: over homes), Holm-corrected over all pairs of a list, "
-    f"p < {ALPHA:g}"
+    f"paired test over homes and seeds, Holm-corrected over all pairs of a list, p < {ALPHA:g}, with more than one seed"
+)
+UNDERLINED = f"underlined: cannot be told apart from it ({TIE_TEST})"
+GROUPS = (
+    "A group begins with the first method that can be told apart from the first of the group above it; one of a later "
+    "group may still not be told apart from the best, and is then underlined. Groups of one seed are over homes."
 )
 SPREAD = "sd over seeds"  # column; standard deviation of the runs, not of their mean
 HEADLINE_NOTE = (
@@ -34,7 +38,8 @@ HEADLINE_NOTE = (
 )
 METRICS_NOTE = (
     "NDCG@10, recall@10, MAP and the first hit are per home with all of its hidden rules; raw: the other hidden rules "
-    "stay in the list. Tied candidates count as in random order."
+    "stay in the list. Candidates with equal scores: the reciprocal rank is 1 over their mean place, the other metrics "
+    "are expectations over random orders."
 )
 MAIN_METRICS = {"ranking": ("mrr{list}",), "paper": ("auc", "loss")}  # the first that a board has
 NAMES = {"mrr": "MRR", "auc": "AUC"}
@@ -62,8 +67,10 @@ class RankedBoard:
 
     @property
     def tied(self) -> list[str]:
-        """The others of the leader's group."""
-        return [label for label, group in zip(self.ordered, self.table["group"], strict=True) if group == 1][1:]
+        """All that cannot be told apart from the leader, whatever their group."""
+        leader, *others = self.ordered
+        apart = self._apart()
+        return [label for label in others if (leader, label) not in apart]
 
     @property
     def seeds(self) -> int:
@@ -73,7 +80,7 @@ class RankedBoard:
 
     @property
     def clear(self) -> bool:
-        """Whether the leader is significantly better than the second; never on one seed."""
+        """Whether the leader is significantly better than all others; never on one seed."""
         return self.seeds > 1 and not self.tied
 
     @property
@@ -94,21 +101,25 @@ class RankedBoard:
 
     def told_apart(self, a: str, b: str) -> bool:
         """Whether two methods differ by TIE_TEST; never on one seed."""
-        adjusted = dict(zip(self.pairs, holm([each.p for each in self.pairs.values()]), strict=True))
-        pair = (a, b) if (a, b) in self.pairs else (b, a)
-        return pair in adjusted and adjusted[pair] < ALPHA and len(self.pairs[pair].seeds) > 1
+        return not self._apart().isdisjoint([(a, b), (b, a)])
+
+    def _apart(self) -> set[tuple[str, str]]:
+        """All pairs that differ, the better one first."""
+        return {pair for pair, p in adjusted_p(self.pairs).items() if p < ALPHA and len(self.pairs[pair].seeds) > 1}
 
 
 def describe_lead(ranking: RankedBoard) -> str:
-    """How many of the others the leader is ahead of or tied with."""
+    """How many of the others the leader can be told apart from."""
     others, tied = len(ranking.ordered) - 1, len(ranking.tied)
     if not others:
         return "nothing else was run"
+    one_seed = "one seed: " if ranking.seeds == 1 else ""
     if ranking.undecided:
-        one_seed = "one seed: " if ranking.seeds == 1 else ""
         return f"{one_seed}none of the {others} others can be told apart from it"
+    if tied == others:
+        return f"{one_seed}cannot be told apart from the only other"
     if tied:
-        return f"tied with {tied} of {counted(others, 'other')}"
+        return f"cannot be told apart from {tied} of {counted(others, 'other')}"
     return f"ahead of all {others} others" if others > 1 else "ahead of the only other"
 
 
@@ -220,8 +231,7 @@ def boards_note(shown: Iterable[Board]) -> str:
 
 def _place(board: Board) -> str:
     """The data set, with track and split where they are not the usual ones."""
-    unusual = [each for each in (board.runs[0][1].key.track, board.split) if each not in ("types", "holdout")]
-    return ", ".join([data_name(board), *unusual])
+    return data_name(board) + track_suffix(board) + ("" if board.split == "holdout" else f", {board.split}")
 
 
 def data_name(board: Board) -> str:
@@ -230,8 +240,14 @@ def data_name(board: Board) -> str:
 
 
 def short_title(board: Board) -> str:
-    """The data set and its size, for a panel."""
-    return data_name(board) + _size(board)
+    """The data set, its size, and its track where it is not `types`, for a panel."""
+    return data_name(board) + _size(board) + track_suffix(board)
+
+
+def track_suffix(board: Board) -> str:
+    """As people call the track; empty for `types`."""
+    track = board.runs[0][1].key.track
+    return "" if track == "types" else f", {TRACKS.get(track, track)}"
 
 
 def heading(board: Board, seeds: str) -> str:
@@ -281,7 +297,7 @@ class Row:
     low: float
     high: float
     spread: float  # standard deviation over seeds; NaN for one seed
-    group: int  # of methods that are tied
+    tied: bool  # cannot be told apart from the first
     hits: float  # hit rate at 10; NaN where it was not measured
     gain: float  # NDCG at 10; NaN where it was not measured
     sign: str = ""  # beside its numbers, where the training of some of its seeds went wrong
@@ -366,13 +382,13 @@ def _main_boards(inputs: Inputs, roles: Sequence[Role]) -> tuple[list[Board], li
 
 def _main_list(ranking: RankedBoard) -> MainList:
     method_of = {label: run.key.method for label, run in ranking.board.runs}
-    rows = []
+    rows, tied = [], set(ranking.tied)
     for each in ranking.table.to_dict("records"):
         label, sign = each["method"], row_sign(ranking.board, each["method"])
         value, low, high, spread = (float(each[name]) for name in (ranking.metric, "low", "high", SPREAD))
         names = map(ranking.board.metric, ("hr@10{list}", "ndcg@10{list}"))
         hits, gain = (float(each.get(name, math.nan)) for name in names)
-        rows.append(Row(label, method_of[label], value, low, high, spread, int(each["group"]), hits, gain, sign))
+        rows.append(Row(label, method_of[label], value, low, high, spread, label in tied, hits, gain, sign))
     return MainList(ranking, tuple(rows))
 
 

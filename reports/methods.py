@@ -106,7 +106,11 @@ def method_pages(inputs: Inputs) -> Iterator[tuple[str, MethodPage]]:
     """The path and the content of each page."""
     paths = page_paths(inputs)
     beside = {method: path.removeprefix(f"{FOLDER}/") for method, path in paths.items()}
-    every = {protocol: boards.ranked_boards(inputs, protocol)[0] for protocol in PROTOCOLS}
+    order = board_order(inputs)
+    every = {
+        protocol: sorted(boards.ranked_boards(inputs, protocol)[0], key=lambda each: order(each.board))
+        for protocol in PROTOCOLS
+    }
     for method, path in paths.items():
         runs = [run for run in inputs.runs if run.key.method == method]
         said = read_description(method)
@@ -136,10 +140,10 @@ def method_pages(inputs: Inputs) -> Iterator[tuple[str, MethodPage]]:
 
 
 def _placed(shown: Sequence[boards.RankedBoard], method: str) -> list[tuple[boards.RankedBoard, str]]:
-    """The boards that a method is on, those of the summary first, with each of its rows."""
+    """The boards that a method is on, with each of its rows."""
     return [
         (ranking, label)
-        for ranking in sorted(shown, key=lambda each: board_order(each.board))
+        for ranking in shown
         for label in ranking.ordered
         if boards.runs_of(ranking.board, label)[0].key.method == method
     ]
@@ -157,7 +161,7 @@ def _facts(method: str, runs: Sequence[Result]) -> Iterator[tuple[str, str]]:
         least, most = in_bytes(min(sent)), in_bytes(max(sent))
         yield "Sent by a home", f"{least}{f' to {most}' if most != least else ''} in a whole training, by data set"
     if times := [run.seconds["fit"] for run in runs if run.seconds.get("fit", 0) > 0]:
-        yield "Time of a fit", _range(in_seconds(min(times)), in_seconds(max(times)))
+        yield "Time of a fit, fastest to slowest run", _range(in_seconds(min(times)), in_seconds(max(times)))
     if memory := [run.memory["fit"] * 1e6 for run in runs if run.memory.get("fit", 0) > 0]:
         yield "Memory of a fit", f"{_range(in_bytes(min(memory)), in_bytes(max(memory)))}, imports included"
     data = sorted({run.key.data for run in runs})
@@ -202,10 +206,9 @@ def _results(method: str, protocol: str, shown: Sequence[tuple[boards.RankedBoar
     rows = tuple(_result_row(method, *each, settings=settings, sends=sends) for each in shown)
     lists = [ranking.board for ranking, _ in shown]
     notes = [
-        f"{metric} [{boards.interval_name(lists)}], mean over seeds; bold: the best of its list, underlined: cannot be "
-        f"told apart from it ({boards.TIE_TEST}).",
-        "Place: by the mean among all rows of the list. Group: of methods that cannot be told apart from the first of "
-        "the group, of so many groups. Time and memory: of one fit in a process of its own, mean over seeds.",
+        f"{metric} [{boards.interval_name(lists)}], mean over seeds; bold: the best of its list; {boards.UNDERLINED}.",
+        f"Place: by the mean among all rows of the list. Group: of so many groups. {boards.GROUPS}",
+        "Time and memory: of one fit in a process of its own; median time and mean memory over seeds.",
     ]
     if protocol == "ranking":
         title, anchor, caption = "Ranking all candidates", "ranking", boards.HEADLINE_NOTE

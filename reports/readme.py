@@ -10,9 +10,20 @@ from benchmarks.results.formulations import PROBE, families, federated_method, f
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
-from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, boards_note, main_lists, seeds_of, with_rows
+from reports.boards import (
+    PAPER_METHODS,
+    SPREAD,
+    UNDERLINED,
+    MainList,
+    Row,
+    boards_note,
+    main_lists,
+    seeds_of,
+    with_rows,
+)
 from reports.inputs import OVERVIEW, PLACES, Inputs
 from reports.outputs import MAKE_DOCS, RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
+from reports.tables.results import twin_notes
 from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, number_cell
 from reports.text.summary import brackets
 
@@ -80,7 +91,7 @@ def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
     lists = f"{seeds[found[0].data]} each" if same else "; ".join(f"{data}: {many}" for data, many in seeds.items())
     return (
         f"Made by `{MAKE_DOCS}` from {len(runs)} runs, the newest of {newest} ({lists}). {brackets(found)} "
-        f"{boards.HEADLINE_NOTE} Bold: the best; underlined: cannot be told apart from it ({TIE_TEST})."
+        f"{boards.HEADLINE_NOTE} Bold: the best; {UNDERLINED}."
     )
 
 
@@ -117,7 +128,8 @@ def _full_tables(found: Sequence[MainList]) -> str:
         rows = tuple(_row(row, leads=row is each.rows[0]) for row in each.rows)
         columns = ("method", each.metric, SPREAD, "HR@10", "NDCG@10")
         table = as_markdown(Table(columns, rows, About("", (), MAKE_DOCS))).rstrip()
-        parts += [f"## {each.data}", table, *filter(None, [_status([each], {row.label for row in each.rows})])]
+        notes = [_status([each], {row.label for row in each.rows}), " ".join(twin_notes([each.ranking]))]
+        parts += [f"## {each.data}", table, *filter(None, notes)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -129,7 +141,7 @@ def _row(row: Row, *, leads: bool) -> tuple[Cell, ...]:
 def _value_cell(row: Row | None, *, leads: bool) -> Cell:
     if row is None:
         return Cell(NONE, "")
-    style = {"strong": leads, "underlined": row.group == 1 and not leads}
+    style = {"strong": leads, "underlined": row.tied}
     return interval_cell(row.value, row.low, row.high, 3, **style, sign=row.sign)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from datasets.common.errors import DataError
 from reports import boards
 from reports.inputs import Inputs, comparable, extra_number, group_runs, measured_on, speed_files
 from reports.outputs import Missing, run_files
+from reports.places import NO_COMPETITORS
 
 COMMAND = "pytest benchmarks/ --benchmark-only --scale default"
 RUN_SIZES = "python -m benchmarks run sizes"
@@ -49,6 +50,16 @@ class ScalingLines:
     sources: tuple[str, ...]
     command: str
     notes: tuple[str, ...]
+    statistic: str  # what a point is of its repeats
+
+
+def without_probes(found: ScalingLines) -> ScalingLines:
+    """Without random order and probes of the data, which learn nothing; all where there is nothing else."""
+    kept = {label: line for label, line in found.lines.items() if label not in NO_COMPETITORS}
+    gone = sorted(found.lines.keys() - kept.keys())
+    if not kept or not gone:
+        return found
+    return replace(found, lines=kept, notes=(*found.notes, f"Not drawn, since they learn nothing: {', '.join(gone)}."))
 
 
 def tenfold_factor(line: Sequence[Point], what: str) -> float:
@@ -84,7 +95,7 @@ def _of_speeds(speeds: Iterable[Speed]) -> ScalingLines | None:
     largest = max(sizes.values(), default=0)
     if short := sorted(label for label, size in sizes.items() if size < largest):
         notes.append(f"Not measured with {largest:,} homes, which would take too long: {', '.join(short)}.")
-    return _scaling_lines(lines, speed_files(kept), COMMAND, notes)
+    return _scaling_lines(lines, speed_files(kept), COMMAND, notes, "Times: of the fastest fit, of one to three.")
 
 
 def _of_runs(inputs: Inputs) -> ScalingLines | None:
@@ -116,11 +127,11 @@ def _of_runs(inputs: Inputs) -> ScalingLines | None:
     wrong = sorted({run.key.method for run in used if sign_of([run])})
     notes = [f"{note}measures it properly."]
     notes += [f"{SIGN} Seeds diverged, refused many updates or stopped early: {', '.join(wrong)}."] if wrong else []
-    return _scaling_lines(lines, run_files(used), RUN_SIZES, notes)
+    return _scaling_lines(lines, run_files(used), RUN_SIZES, notes, "Times and memory: median over seeds.")
 
 
 def _scaling_lines(
-    lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str]
+    lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str], statistic: str
 ) -> ScalingLines:
     ordered = {label: sorted(lines[label], key=lambda point: point.homes) for label in sorted(lines)}
     narrow = [label for label, line in ordered.items() if 1 < line[-1].homes / line[0].homes < 10]
@@ -132,7 +143,7 @@ def _scaling_lines(
     for warning, labels in warnings.items():
         if labels:
             notes = [*notes, f"{warning}: {', '.join(labels) if len(labels) < len(ordered) else 'all lines'}."]
-    return ScalingLines(ordered, sources, command, tuple(notes))
+    return ScalingLines(ordered, sources, command, tuple(notes), statistic)
 
 
 def fit_lines(inputs: Inputs) -> ScalingLines:

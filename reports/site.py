@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from reports.findings.questions import HOW_TO_READ, Answer, findings
 from reports.inputs import Inputs
 from reports.methods import by_formulation, method_pages, page_paths
 from reports.outputs import BUILD, Drawing, Missing, Output, Table
+from reports.tables.lists import shown_lists
+from reports.tables.settings import short_commit
 from reports.text.formats import FORMATS, as_html, join_names
 from reports.text.summary import summary
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST = "leaderboard"  # the output right below the summary
+FIRST = "leaderboard"  # the output above all sections
 PHONE = "-phone.svg"
 PIXELS = 96 / 72  # per point; the size in SVG files is in points
 
@@ -86,10 +89,14 @@ def render_page(inputs: Inputs, built: Sequence[BuiltOutput]) -> bytes:
     for output, _, _ in made:
         if output.name != FIRST:
             sections.setdefault(output.section, []).append(shown[output.name])
+    answers = findings(inputs)
+    few = 2 * sum(answer.known for answer in answers) < len(answers)  # as with a small suite of one's own
     text = _template("page.html").render(
-        answers=[(answer, _details(answer)) for answer in findings(inputs)],
+        answers=[(answer, _details(answer)) for answer in answers],
         how_to_read=HOW_TO_READ,
-        points=summary(*main_lists(inputs)),
+        points=summary(*main_lists(inputs)) if few else [],
+        citation=_citation(),
+        lists=_lists(inputs, links),
         first=shown.get(FIRST),
         sections=[(title, "section-" + re.sub(r"\W+", "-", title.lower()), found) for title, found in sections.items()],
         methods=[
@@ -212,6 +219,29 @@ def _picture(files: Mapping[str, bytes], *, phone: bool) -> Picture | None:
     return Picture(address, width, height)
 
 
+def _citation() -> str:
+    """Who, what and which version, as CITATION.cff and pyproject.toml say; empty where they are not beside the code."""
+    folder = Path(__file__).parents[1]
+    try:
+        cited = (folder / "CITATION.cff").read_text(encoding="utf-8")
+        version = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    except FileNotFoundError:  # an installed package
+        return ""
+    title = re.search(r'^title: "(.*)"$', cited, flags=re.MULTILINE)
+    authors = re.search(r"^authors:\n((?: .*\n)*)", cited, flags=re.MULTILINE)
+    names = re.findall(r"^ +- name: (.*)$", authors[1], flags=re.MULTILINE) if authors else []
+    return f"{join_names(names)}. {title[1]}, version {version}." if title and names else ""
+
+
+def _lists(inputs: Inputs, links: Mapping[str, str]) -> tuple[str, str]:
+    """The table of the lists with its caption; empty where there are none."""
+    try:
+        table = shown_lists(inputs)
+    except (Missing, DataError):  # the outputs say what cannot be shown
+        return "", ""
+    return as_html(table, links), table.about.caption
+
+
 def _scope(runs: Sequence[Result]) -> str:
     if not runs:
         return "No run has finished."
@@ -222,7 +252,7 @@ def _scope(runs: Sequence[Result]) -> str:
 def _provenance(runs: Sequence[Result]) -> list[tuple[str, str]]:
     """When, by which code and with which packages the runs were made, each value once."""
     dates = sorted({run.written for run in runs if run.written})
-    commits = sorted({run.commit[:10] or "unknown" for run in runs})
+    commits = sorted({short_commit(run.commit) for run in runs})
     versions: dict[str, set[str]] = {}
     for run in runs:
         for package, version in run.versions.items():

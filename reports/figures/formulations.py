@@ -69,7 +69,8 @@ def central_federated(inputs: Inputs) -> Drawing:
         raise Missing(" ".join(["no federated method was ranked beside its central twin.", *notes]), RUN_RIVALS)
     names = list(dict.fromkeys(pair.name for pair in _every_pair(shown)))
     panels = [
-        Panel(partial(_panel, ranking=ranking, pairs=pairs, names=names), _title(ranking)) for ranking, pairs in shown
+        Panel(partial(_panel, ranking=ranking, pairs=pairs, names=names), boards.short_title(ranking.board))
+        for ranking, pairs in shown
     ]
     lists = [ranking.board for ranking, _ in shown]
     note = (
@@ -116,11 +117,6 @@ def _estimate(ranking: boards.RankedBoard, label: str) -> Estimate:
     return Estimate(value, low, high, boards.row_sign(ranking.board, label))
 
 
-def _title(ranking: boards.RankedBoard) -> str:
-    track = ranking.board.runs[0][1].key.track
-    return boards.short_title(ranking.board) + ("" if track == "types" else f", {track}")
-
-
 def _panel(axes: Axes, *, ranking: boards.RankedBoard, pairs: Sequence[DotPair], names: Sequence[str]) -> None:
     label_of = labels_by_method(ranking)
     ends = [end for pair in pairs for each in (pair.of_central, pair.of_federated) for end in (each.high, each.value)]
@@ -154,9 +150,9 @@ def _caption(ranking: boards.RankedBoard, pairs: Sequence[DotPair]) -> str:
     """The pairs that lose most and least."""
     known = sorted((pair for pair in pairs if math.isfinite(pair.share)), key=lambda pair: pair.share)
     if not known:
-        return f"On {_title(ranking)} no pair has a seed in common."
+        return f"On {boards.short_title(ranking.board)} no pair has a seed in common."
     ends = " to ".join(
         f"{100 * pair.share:.0f} % ({pair.federated} of {pair.central})"
         for pair in dict.fromkeys((known[0], known[-1]))
     )
-    return f"On {_title(ranking)} federated methods have {ends} of the MRR of their twins."
+    return f"On {boards.short_title(ranking.board)} federated methods have {ends} of the MRR of their twins."

@@ -23,7 +23,7 @@ from benchmarks.results.formulations import (
 from reports import boards
 from reports.boards import FAMILIES
 from reports.drawing.layout import Block, Layout, Panel, fitted
-from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, LineStyle, legend, line_styles
+from reports.drawing.styles import FAINT, FAMILY_STYLES, LineStyle, legend, line_styles
 from reports.inputs import Inputs
 from reports.outputs import About, Drawing
 from reports.scaling import (
@@ -38,6 +38,7 @@ from reports.scaling import (
     known_values,
     quality_lines,
     tenfold_factor,
+    without_probes,
 )
 from reports.text.formats import short_number
 
@@ -61,7 +62,7 @@ QUANTITIES = {"seconds": "the time", "megabytes": "the memory"}
 
 def scaling(inputs: Inputs, what: str = "seconds") -> Drawing:
     """Seconds of a fit against homes, on logarithmic axes."""
-    found = fit_lines(inputs)
+    found = without_probes(fit_lines(inputs))
     styles = line_styles({label: _method(label) for label in found.lines})
     points = [point for line in found.lines.values() for point in line]
     sizes = sorted({point.homes for point in points})
@@ -73,7 +74,8 @@ def scaling(inputs: Inputs, what: str = "seconds") -> Drawing:
         )
         for title, labels in _families(found.lines)
     ]
-    note = "x: factor per ten times the homes, from the smallest to the largest size. Grey: the other methods."
+    growth = "x: factor per ten times the homes, from the smallest to the largest size. Grey: the other methods."
+    note = f"{found.statistic} {growth}"
     layout = Layout((Block("", tuple(panels)),), note=note, columns=min(len(panels), 2), height=2.6, left=0.75)
     return Drawing(layout, About(_caption(found.lines, what), found.sources, found.command, found.notes))
 
@@ -160,7 +162,7 @@ def _panel(
         axes.plot(*zip(*known, strict=True), color=style.colour, linestyle=style.dash, marker=style.marker or "o")
         factor = tenfold_factor(line, what)
         text = label if math.isnan(factor) else f"{label} x{short_number(factor)}"
-        ends.append((known[-1][1], text, known[-1][0]))
+        ends.append((known[-1][1], text, known[-1][0], style.colour))
     _name_ends(axes, ends, names)
 
 
@@ -177,18 +179,18 @@ def _homes_axis(axes: Axes, sizes: Sequence[int]) -> float:
     return float(names)
 
 
-def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, float]], names: float) -> None:
-    """The names of lines beside their last points (value, name, homes), one below the other."""
+def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, float, str]], names: float) -> None:
+    """The names of lines beside their last points (value, name, homes, colour), one below the other."""
     logarithmic = axes.get_yscale() == "log"
     scale, back = (np.log, np.exp) if logarithmic else (np.asarray, np.asarray)
     low, high = scale(axes.get_ylim())
-    heights = _apart([(float(scale(value)) - low) / (high - low) for value, _, _ in sorted(ends)])
+    heights = _apart([(float(scale(value)) - low) / (high - low) for value, *_ in sorted(ends)])
     room = NAMES * float(axes.get_window_extent().width / axes.figure.dpi)
-    for height, (value, text, homes) in zip(heights, sorted(ends), strict=True):
+    for height, (value, text, homes, colour) in zip(heights, sorted(ends), strict=True):
         short, size = fitted(text, room)
         y = float(back(low + height * (high - low)))
         axes.plot([homes, names], [value, y], color=FAINT, linestyle=(0, (1, 2)), linewidth=0.7)
-        axes.text(names, y, f" {short}", va="center", fontsize=min(size, 7.5), color=INK)
+        axes.text(names, y, f" {short}", va="center", fontsize=min(size, 7.5), color=colour)
 
 
 def _short(value: float, _: object = None) -> str:
@@ -233,7 +235,7 @@ def _quality_panel(axes: Axes, *, lines: Mapping[str, Sequence[Quality]], best: 
         for x, point in zip(homes, line, strict=True):
             axes.plot([x, x], [point.low, point.high], color=style.colour, linewidth=1.1, zorder=2)
             axes.plot(x, point.value, **(style.hollow_dot if point.sign else style.dot), zorder=3)
-        ends.append((line[-1].value, f"{method} {line[-1].value:.3f}{line[-1].sign}", line[-1].homes))
+        ends.append((line[-1].value, f"{method} {line[-1].value:.3f}{line[-1].sign}", line[-1].homes, style.colour))
     _name_ends(axes, ends, names)
 
 

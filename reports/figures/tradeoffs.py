@@ -1,4 +1,7 @@
-"""Accuracy against training time and against the bytes that a client sends: a point per method, mean over seeds."""
+"""Accuracy against training time and against the bytes that a client sends: a point per method.
+
+Accuracy and bytes are means over seeds; seconds are medians, since the first run may include compiling.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean, median
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
@@ -22,6 +26,7 @@ from reports.text.formats import in_bytes, in_seconds, seed_count
 
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
 LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has its own dashes
+NOT_FROM_0 = " (not from 0)"  # of an axis
 LETTERS = 22  # per line of a label
 MAX_TICKS = 5
 CHANCE = "random"  # its time and rank are far from all others, which would be crowded for it
@@ -57,7 +62,9 @@ class Part:
     seeds: str
 
 
-def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[Point]:
+def points(
+    board: Board, metric: str, cost: Callable[[Result], float], middle: Callable[[list[float]], float] = fmean
+) -> list[Point]:
     """One per row but for probes, in the order of the board."""
     found = []
     for label in board.methods():
@@ -69,9 +76,10 @@ def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[P
         needed = zip(accuracies, costs if has_cost else accuracies, strict=True)
         broken = sum(not all(map(math.isfinite, each)) for each in needed)
         # Not finite where a seed is not: the others alone would look too good.
-        cost_mean, accuracy_mean = sum(costs) / len(costs), sum(accuracies) / len(accuracies)
+        cost_middle = middle(costs) if all(map(math.isfinite, costs)) else math.nan
+        accuracy_mean = sum(accuracies) / len(accuracies)
         sign = boards.row_sign(board, label)
-        found.append(Point(label, boards.family_of(runs[0]), cost_mean, accuracy_mean, len(runs), broken, sign))
+        found.append(Point(label, boards.family_of(runs[0]), cost_middle, accuracy_mean, len(runs), broken, sign))
     return found
 
 
@@ -99,7 +107,7 @@ def time(inputs: Inputs) -> Drawing:
             notes.append(f"{role.title}: no rankings on {' or '.join(role.data)}.")
             continue
         board = boards.with_rows(board, boards.main_rows(board))
-        every = points(board, board.headline, seconds)
+        every = points(board, board.headline, seconds, median)
         chance = [point for point in every if point.label == CHANCE]
         every = [point for point in every if point not in chance] or every
         shown = [point for point in every if _can_be_drawn(point)]
@@ -114,8 +122,8 @@ def time(inputs: Inputs) -> Drawing:
     if not parts:
         raise Missing("no rankings on smart homes or recipes", RUN)
     note = (
-        "Methods with their defaults, mean over seeds. Grey line: no other method is both faster and better. Seconds "
-        "of training alone, on the machine of each run."
+        "Methods with their defaults; MRR: mean over seeds, time: median over seeds, of training alone, on the machine "
+        "of each run. Grey line: no other method is both faster and better."
     )
     return _drawing(parts, note, notes, height=4.2)  # there may be thirty names
 
@@ -245,10 +253,12 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
+    """From 0 where points come near it; else it says that it is cut."""
     spread = max(values) - min(values) or 0.1 * abs(values[0]) or 1.0
-    axes.set_ylim(min(values) - 0.15 * spread, max(values) + 0.15 * spread)
+    cut = min(values) > max(values) / 2
+    axes.set_ylim(min(values) - 0.15 * spread if cut else 0, max(values) + 0.15 * spread)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    axes.set_ylabel(METRICS[metric.partition(",")[0]])
+    axes.set_ylabel(METRICS[metric.partition(",")[0]] + (NOT_FROM_0 if cut else ""))
 
 
 def _label(point: Point) -> Label:

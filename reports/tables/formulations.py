@@ -122,8 +122,6 @@ def _sent(ranking: boards.RankedBoard, label: str | None) -> Cell:
 def _caption(ranking: boards.RankedBoard, pairs: list[Pair], label_of: Mapping[str, str]) -> str:
     """The best of each place, and the pairs that lose least and most."""
     where = boards.short_title(ranking.board)
-    track = ranking.board.runs[0][1].key.track
-    where += "" if track == "types" else f", {track}"
     shares = {
         (pair.federated, pair.central): share
         for pair in pairs

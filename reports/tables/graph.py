@@ -56,7 +56,7 @@ def ratios(inputs: Inputs) -> Table:
         MARKS.format(what="the best user-item method"),
         f"MRR [{boards.interval_name([each.board for each in shown])}], as on the leaderboard. Ratios are of means "
         "over the seeds that both have; the CSV file has their intervals (delta method, paired by home and seed). "
-        "Closed: only devices that have a known rule; instances: single devices.",
+        "Closed: only devices that have a known rule.",
         *failure_notes([run for run in inputs.failed if is_ranking(run)]),
     )
     about = About(_ratios_caption(shown), run_files(runs), RUN, notes)
@@ -81,7 +81,7 @@ def _ratio_row(ranking: RankedBoard, methods: Sequence[str]) -> tuple[Cell, ...]
     simple = best_label(ranking, USER_ITEM) or ""
     row = ranking.table.iloc[ranking.ordered.index(simple)]
     sign = boards.row_sign(ranking.board, simple)
-    data = ranking.board.data + ("" if run.key.track == "types" else f", {run.key.track}") + run.suffix
+    data = ranking.board.data + boards.track_suffix(ranking.board) + run.suffix
     return (
         Cell(data),
         Cell(SPLIT_TITLES.get(ranking.board.split_name, ranking.board.split_name)),

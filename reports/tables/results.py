@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-
-import pandas as pd
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from benchmarks.results.formulations import FEDERATED
 from benchmarks.results.leaderboard import Board
@@ -14,7 +13,7 @@ from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
 from reports.boards import SPREAD
-from reports.inputs import ROLES, Inputs, Role, select_runs
+from reports.inputs import PLACES, Inputs, Role, select_runs
 from reports.outputs import RUN, About, Cell, Missing, Table, run_files
 from reports.text.formats import count_cell, failure_notes, format_number, interval_cell, number_cell, short_number
 
@@ -31,6 +30,10 @@ RANKING |= {"MRR, with orphans": ("mrr", 4), "MRR, no valid filter": ("mrr, all"
 RANKING_NOTE = f"{boards.HEADLINE_NOTE} {boards.METRICS_NOTE}"
 PAPER_PROTOCOL = {"loss": ("loss", 3), "auc_feasible": ("auc_feasible", 3), "MR": ("mr", 2), "MR(RT)": ("mr_rt", 2)}
 PAPER_PROTOCOL |= {"mr_paper": ("mr_paper", 2)}
+TWINS = {  # that have equal rows, and why: docs/methods.md
+    ("fedgate", "fedrule"): "fedgate and fedrule have equal rows: while all homes take part they do the same.",
+    ("fedease", "ease"): "fedease and ease have equal rows: it is ease from sums that homes send.",
+}
 COST = ("fit s", "fit MB", "seeds", "unanswered")
 
 
@@ -58,12 +61,12 @@ def final_results(inputs: Inputs, role: Role) -> Table:
     return Table(columns, tuple(rows), about)
 
 
-def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
+def _tables(inputs: Inputs, board: Board) -> dict[str, boards.RankedBoard]:
     """The ranked board by each metric that is finite in every home."""
     tables = {}
     for metric in PAPER_METRICS:
         try:
-            tables[metric] = boards.ranked_board(inputs, board, metric).table
+            tables[metric] = boards.ranked_board(inputs, board, metric)
         except DataError:  # e.g. the loss of a run that diverged is NaN in some homes
             continue
     return tables
@@ -75,7 +78,7 @@ def _is_wanted(run: Result) -> bool:
     return run.key.protocol == "paper" and not run.key.curves and (federated or run.key.method == "graphrule")
 
 
-def _here(board: Board, method: str, tables: Mapping[str, pd.DataFrame]) -> tuple[Cell, ...]:
+def _here(board: Board, method: str, tables: Mapping[str, boards.RankedBoard]) -> tuple[Cell, ...]:
     runs = boards.runs_of(board, method)
     cells: list[Cell] = [Cell(method), Cell("here")]
     sign = boards.row_sign(board, method)
@@ -83,11 +86,10 @@ def _here(board: Board, method: str, tables: Mapping[str, pd.DataFrame]) -> tupl
         if metric not in tables:
             cells.append(number_cell(_mean(runs, metric), digits, sign=sign))
             continue
-        table = tables[metric]
+        table = tables[metric].table
         row = table[table["method"] == method].iloc[0]
         leads = bool(row["method"] == table["method"].iloc[0]) and len(table) > 1 and not math.isnan(row[metric])
-        tied = not leads and bool(row["group"] == 1) and len(table) > 1
-        style = {"strong": leads, "underlined": tied}
+        style = {"strong": leads, "underlined": method in tables[metric].tied}
         cells.append(interval_cell(row[metric], row["low"], row["high"], digits, **style, sign=sign))
     return (*cells, number_cell(_mean(runs, "mr_paper"), 3, sign=sign), count_cell(len(runs)))
 
@@ -121,7 +123,7 @@ def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Seq
     notes = [status] if (status := boards.boards_note([board])) else []
     notes += [why["data"][role.name].format(data=boards.short_title(board))] if role.name in why["data"] else []
     notes += [why["training"], *_differences(board, published), why["ranks"]]
-    notes.append("Bold: the best of its column here; underlined: cannot be told apart from it.")
+    notes.append(f"Bold: the best of its column here; {boards.UNDERLINED}.")
     if absent := [method for method in published if method not in board.methods()]:
         notes.append(f"Not run on {first.key.data}: {', '.join(absent)}.")
     notes += [f"{warning[0].upper()}{warning[1:]}." for warning in board.warnings()]
@@ -177,7 +179,8 @@ def _leaderboard(
     inputs: Inputs, protocol: str, headline: str, columns: Columns, note: str, split: str | None = None
 ) -> Table:
     found, left_out = boards.ranked_boards(inputs, protocol, split)
-    lists = sorted(found, key=lambda each: board_order(each.board))
+    order = board_order(inputs)
+    lists = sorted(found, key=lambda each: order(each.board))
     if not lists:
         of = f", split {split}" if split else ""
         raise Missing(" ".join([f"no results by the protocol {protocol}{of}.", *left_out]), RUN)
@@ -190,8 +193,10 @@ def _leaderboard(
         *([status] if status else []),
         f"{headline} [{boards.interval_name([each.board for each in lists])}], mean over seeds. {note}",
         f"{SPREAD[0].upper()}{SPREAD[1:]}: standard deviation of the {headline} of single runs.",
-        f"Bold: the best of its list; underlined: cannot be told apart from it ({boards.TIE_TEST}). Unanswered: share "
-        "of hidden rules that a method gives no score.",
+        f"Bold: the best of its list; {boards.UNDERLINED}. {boards.GROUPS}",
+        "Fit s and fit MB: median time and mean memory of a fit over seeds. Unanswered: share of hidden rules that a "
+        "method gives no score.",
+        *twin_notes(lists),
         *left_out,
         *(f"{each.board.title}: {warning}." for each in lists for warning in each.board.warnings()),
         *([f"One seed only, another may give another order: {'; '.join(single)}."] if single else []),
@@ -202,26 +207,44 @@ def _leaderboard(
     return Table((*FIRST, headline, SPREAD, *columns, *calibrated, *COST, *LAST), tuple(rows), about, sortable=True)
 
 
+def twin_notes(lists: Sequence[boards.RankedBoard]) -> list[str]:
+    """Why two methods have equal rows, where they do."""
+    return [why for (a, b), why in TWINS.items() if any(_equal(each, a, b) for each in lists)]
+
+
+def _equal(ranking: boards.RankedBoard, a: str, b: str) -> bool:
+    value = dict(zip(ranking.ordered, ranking.table[ranking.metric], strict=True))
+    return a in value and b in value and math.isclose(value[a], value[b], rel_tol=1e-9)
+
+
 def _is_of(run: Result, protocol: str, split: str | None) -> bool:
     return run.key.protocol == protocol and not run.key.curves and split in (None, run.key.split["split"])
 
 
-def board_order(board: Board) -> tuple[int, str, int]:
-    """The boards of the summary first, then by name; of one name those with more methods first."""
+def board_order(inputs: Inputs) -> Callable[[Board], tuple[int, str, int]]:
+    """The lists that the findings are about first, in their order; then by name, those with more methods first."""
+    main: dict[str, int] = {}
+    for number, role in enumerate(PLACES):
+        with suppress(DataError):  # its runs are of different data
+            if board := boards.ranking_of(role, inputs):
+                main.setdefault(_homes_of(board), number)
+    return lambda board: (main.get(_homes_of(board), len(PLACES)), board_label(board), -len(board.methods()))
+
+
+def _homes_of(board: Board) -> str:
+    """The homes, and whether devices of one type are merged; not how rules are hidden."""
     key = board.runs[0][1].key
-    in_summary = [n for n, role in enumerate(ROLES) if key.data in role.data and key.track == role.track]
-    return (
-        (in_summary[0] if in_summary and board.split_name == "holdout" else len(ROLES)),
-        board_label(board),
-        -len(board.methods()),
-    )
+    return f"{key.data} {key.fingerprint} {key.track}"
 
 
 def board_label(board: Board) -> str:
     """The data, with track and split where they are not the usual ones, and whether the lists are closed."""
     run = board.runs[0][1]
     track = run.key.track
-    details = [*([track] if track != "types" else []), *([board.split] if board.split != "holdout" else [])]
+    details = [
+        *([boards.TRACKS.get(track, track)] if track != "types" else []),
+        *([board.split] if board.split != "holdout" else []),
+    ]
     return ", ".join([board.data + board.mark, *details]) + run.suffix
 
 
@@ -237,12 +260,13 @@ def board_labels(shown: Sequence[Board]) -> list[str]:
 
 def _rows(ranking: boards.RankedBoard, columns: Columns, name: str) -> list[tuple[Cell, ...]]:
     board, metric, run = ranking.board, ranking.metric, ranking.board.runs[0][1]
-    found = []
+    found, tied = [], set(ranking.tied)
     for rank, row in enumerate(ranking.table.to_dict("records")):
         leads = rank == 0 and len(ranking.table) > 1 and row[metric] == row[metric]
-        tied = rank > 0 and row["group"] == 1
         sign = boards.row_sign(board, row["method"])
-        mean = interval_cell(row[metric], row["low"], row["high"], strong=leads, underlined=tied, sign=sign)
+        mean = interval_cell(
+            row[metric], row["low"], row["high"], strong=leads, underlined=row["method"] in tied, sign=sign
+        )
         first = Cell(name), Cell(row["method"], strong=leads), count_cell(row["group"])
         last = count_cell(run.counts.get("homes", math.nan)), count_cell(row["hidden"]), Cell(row["status"])
         cells = [number_cell(row[board.metric(name)], digits) for name, digits in columns.values()]
@@ -254,13 +278,13 @@ def _rows(ranking: boards.RankedBoard, columns: Columns, name: str) -> list[tupl
 
 
 def _leaders_caption(lists: Sequence[boards.RankedBoard], names: Sequence[str], headline: str) -> str:
-    """The leader of each board and how many methods are tied with it; the longest boards where there are many."""
-    chosen = sorted(zip(lists, names, strict=True), key=lambda pair: -len(pair[0].table))[:MAX_IN_CAPTION]
+    """The leader of each board and how many cannot be told apart from it; the first boards where there are many."""
+    chosen = list(zip(lists, names, strict=True))[:MAX_IN_CAPTION]
     leaders = []
     for each, name in chosen:
         best, board = each.table.iloc[0], each.board
         sign = boards.row_sign(board, best["method"])
         value = f"{best[each.metric]:.3f}{sign}"
         leaders.append(f"{best['method']} {value} on {name} ({boards.describe_lead(each)})")
-    which = "" if len(chosen) == len(lists) else f" The {len(chosen)} longest of {len(lists)} lists."
+    which = "" if len(chosen) == len(lists) else f" The first {len(chosen)} of {len(lists)} lists."
     return f"Best {headline}: {'; '.join(leaders)}.{which}"

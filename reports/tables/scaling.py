@@ -31,7 +31,7 @@ def by_homes(inputs: Inputs) -> Table:
         fits = fit_lines(inputs)
         costs = {(label, point.homes): point for label, line in fits.lines.items() for point in line}
         sources += fits.sources
-        notes += fits.notes
+        notes += [*fits.notes, fits.statistic]
     except Missing as missing:
         absent.append(missing.what)
     if len(absent) == 2:

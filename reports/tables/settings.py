@@ -165,12 +165,12 @@ def environment(inputs: Inputs) -> Table:
 
 def _of_run(run: Result) -> dict[str, str]:
     day = run.written[:10] or UNKNOWN
-    return {**run.versions, "threads": str(run.threads), "commit": _commit(run.commit), "day": day}
+    return {**run.versions, "threads": str(run.threads), "commit": short_commit(run.commit), "day": day}
 
 
 def _of_speed(speed: Speed) -> dict[str, str]:
     scale = {"scale": speed.scale} if speed.scale else {}
-    return {"machine": speed.machine or UNKNOWN, "commit": _commit(speed.commit), "day": speed.made[:10], **scale}
+    return {"machine": speed.machine or UNKNOWN, "commit": short_commit(speed.commit), "day": speed.made[:10], **scale}
 
 
 def _rows(of: str, each: Iterable[Mapping[str, str]]) -> list[tuple[Cell, ...]]:
@@ -214,7 +214,7 @@ def _differences(rows: Iterable[tuple[Cell, ...]]) -> list[str]:
     return notes or ["The environment was the same for all."]
 
 
-def _commit(commit: str) -> str:
+def short_commit(commit: str) -> str:
     """Its first digits, and whether there were changes."""
     first, _, changes = commit.partition(" ")
     return f"{first[:SHORT]} {changes}".strip() or UNKNOWN

@@ -45,7 +45,7 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
     """Three points; the first alone where nothing was run."""
     lead = "Best method"
     if not found:
-        why = "No leaderboard can be shown: see the details." if left_out else "No method has been run yet."
+        why = "No list can be shown: see the details." if left_out else "No method has been run yet."
         return [Point(lead, why, tuple(left_out))]
     status = boards_note(each.ranking.board for each in found)
     return [
@@ -65,7 +65,7 @@ def _leaders(found: Sequence[MainList]) -> str:
     leading: dict[tuple[str, bool], list[str]] = {}
     for each in found:
         ties = len(each.ranking.tied)
-        tied = f", tied with {ties} more" if ties else ""
+        tied = f", cannot be told apart from {ties} more" if ties else ""
         tied = f", {describe_lead(each.ranking)}" if each.ranking.undecided else tied
         where = f"{each.data} ({each.metric} {_value(each.rows[0])}{tied})".replace(") (", ", ")
         leading.setdefault((each.rows[0].label, each.ranking.clear), []).append(where)
@@ -76,7 +76,7 @@ def _leaders(found: Sequence[MainList]) -> str:
 def _significant(found: Sequence[MainList]) -> str:
     """How many of the leaders are significantly better, and why the others are not."""
     clear = sum(each.ranking.clear for each in found)
-    said = f"The leader is significantly better than the runner-up on {clear} of {counted(len(found), 'leaderboard')}"
+    said = f"The leader is significantly better than all others on {clear} of {counted(len(found), 'list')}"
     why: dict[str, list[str]] = {}
     for each in found:
         if not each.ranking.clear:
@@ -90,31 +90,34 @@ def _why_unclear(each: MainList) -> str:
         return "nothing else was run"
     if each.ranking.seeds < 2:
         return "one seed only" if each.ranking.seeds else "no seed in common"
-    return counted(len(each.ranking.tied), "tied method")
+    return f"{counted(len(each.ranking.tied), 'method')} that cannot be told apart from it"
 
 
 def _share_kept(found: Sequence[MainList]) -> str:
     """How much of the reciprocal rank federated methods keep, over all boards that have both."""
     said, kept = [], {}
     for federated, central in FEDERATED.items():
-        shares = [
-            versus.value_a / versus.value_b
+        shares = {
+            each.data: versus.value_a / versus.value_b
             for each in found
             if each.ranking.metric.partition(",")[0] == SHARE_OF
             if (a := each.first(federated)) and (b := each.first(central)) and (versus := each.against(a, b))
             if versus.value_b and math.isfinite(versus.value_a / versus.value_b)
-        ]
+        }
         if shares:
-            share = " to ".join(dict.fromkeys(f"{100 * each:.0f} %" for each in (min(shares), max(shares))))
-            many = "" if len(shares) == 1 else f" ({len(shares)} leaderboards)"
+            ends = min(shares.values()), max(shares.values())
+            share = " to ".join(dict.fromkeys(f"{100 * each:.0f} %" for each in ends))
+            many = "" if len(shares) == 1 else f" ({len(shares)} lists)"
             sign = _sign(found, federated, central)
             said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{sign}{many}")
-            kept[f"{federated} of {central}{sign}"] = sum(shares) / len(shares)
+            for data, value in shares.items():
+                where = f" on {data}" if len(found) > 1 else ""
+                kept[f"{federated} of {central}{sign}{where}"] = value
     if len(said) > MOST_PAIRS:
-        ends = [end(kept, key=kept.__getitem__) for end in (min, max)]
-        spread = " to ".join(f"{100 * kept[pair]:.0f} % ({pair})" for pair in ends)
-        return f"{len(kept)} federated methods have {spread} of the {NAMES[SHARE_OF]} with all data in one place."
-    none = f"No leaderboard by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
+        pairs = [end(kept, key=kept.__getitem__) for end in (min, max)]
+        spread = " to ".join(f"{100 * kept[pair]:.0f} % ({pair})" for pair in pairs)
+        return f"{len(said)} federated methods have {spread} of the {NAMES[SHARE_OF]} with all data in one place."
+    none = f"No list by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
     return f"{join_names(said) or none}."
 
 
@@ -195,7 +198,7 @@ def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
             values = f"{versus.a} has {ours} against {other} of {versus.b}"
             said.append(f"On {each.data} {values}: {_difference(versus)}{chance}.")
     return tuple(filter(None, said)) or (
-        "Unknown: no leaderboard has a federated method and its counterpart on the same seeds.",
+        "Unknown: no list has a federated method and its counterpart on the same seeds.",
     )
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from reports.figures import ranking as hit_rates
+from reports.findings.questions import findings
 from reports.inputs import Inputs
 from reports.outputs import About, Cell, Missing, Output, Table
 from reports.site import render_page, site
-from tests.support.made_runs import small_results
+from tests.support.made_runs import run, small_results
 
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 NOT_CLOSED = {"meta", "link", "source", "img", "br", "input"}
 
 
@@ -201,6 +206,40 @@ def test_the_foot_says_when_and_with_what_the_runs_were_made(text):
     # Seeds 0 and 1 were written on the 10th and the 11th.
     assert "oldest run 2026-11-10T10:00:00+00:00 newest run 2026-11-11T10:00:00+00:00 commit 0123456789" in foot
     assert "numpy 2.4.6 python 3.11.7" in foot
+
+
+def test_commits_are_listed_as_the_environment_lists_them():
+    runs = tuple(run("ease", seed, commit="0123456789abcdef" + more) for seed, more in ((0, ""), (1, " with changes")))
+    foot = visible(render_page(Inputs(runs), []).decode())
+    assert "commit 0123456789ab, 0123456789ab with changes" in foot
+
+
+def test_the_top_says_how_to_cite_and_on_which_lists_methods_were_run(text):
+    head = visible(text[text.index("<header") : text.index("</header>")])
+    version = tomllib.loads(PROJECT.read_text())["project"]["version"]
+    assert "To cite: The fedrule maintainers. fedrule: a benchmark suite and system for rule recommendation" in head
+    assert f"app automation, version {version}." in head
+    data = visible(text[text.index('id="page-data"') : text.index('id="leaderboard"')])
+    assert "wyze-synthetic synthetic 40 " in data
+    assert "ifttt-synthetic synthetic 40 " in data
+
+
+def test_the_summary_is_left_out_where_half_of_the_findings_are_known(inputs, monkeypatch):
+    answers = findings(inputs)
+    known = [replace(answer, sources=("0.json",)) for answer in answers[:5]]
+    monkeypatch.setattr("reports.site.findings", lambda _: [*known, *answers[5:]])
+    assert sum(answer.known for answer in [*known, *answers[5:]]) >= 5
+    page = render_page(inputs, []).decode()
+    assert "page-summary" not in page
+    assert 'id="page-findings"' in page
+
+
+def test_what_stands_between_backticks_is_code_in_notes_and_captions():
+    about = About("Made by `run`.", ("0.json",), "run", ("See `tune`.",))
+    output = Output("coded", "Coded", "The rest", "table", lambda _: Table(("x",), ((Cell("1"),),), about))
+    page = site((output,), Inputs()).files["index.html"].decode()
+    assert "<li>See <code>tune</code>.</li>" in page
+    assert "Made by <code>run</code>." in page
 
 
 def test_the_same_results_give_the_same_page(text, inputs):

@@ -46,8 +46,8 @@ def test_three_sentences_say_it_all_in_short(tmp_path):
     assert [point.sentence for point in summary(*main_lists(Inputs.read(tmp_path)))] == [
         "graphrank is best on wyze-synthetic (40 homes, MRR 0.300); "
         "ease is best on ifttt-synthetic (40 homes, MRR 0.250).",
-        "The leader is significantly better than the runner-up on 2 of 2 leaderboards.",
-        "fedrank has 90 % to 95 % of graphrank's MRR (2 leaderboards).",
+        "The leader is significantly better than all others on 2 of 2 lists.",
+        "fedrank has 90 % to 95 % of graphrank's MRR (2 lists).",
     ]
 
 
@@ -58,21 +58,21 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
         keep(tmp_path, method, mean, data="ifttt-synthetic", seeds=(0,))
     first, belief, cost = summary(*main_lists(Inputs.read(tmp_path)))
     assert first.sentence == (
-        "graphrank is first on wyze-synthetic (40 homes, MRR 0.300, tied with 1 more); "
-        "mf is first on ifttt-synthetic (40 homes, MRR 0.300)."
+        "graphrank is first on wyze-synthetic (40 homes, MRR 0.300, cannot be told apart from 1 more); "
+        "mf is first on ifttt-synthetic (40 homes, MRR 0.300, cannot be told apart from 1 more)."
     )
     assert belief.sentence == (
-        "The leader is significantly better than the runner-up on 0 of 2 leaderboards: 1 tied method on "
-        "wyze-synthetic (40 homes); one seed only on ifttt-synthetic (40 homes)."
+        "The leader is significantly better than all others on 0 of 2 lists: 1 method that cannot be told "
+        "apart from it on wyze-synthetic (40 homes); one seed only on ifttt-synthetic (40 homes)."
     )
-    assert cost.sentence == "No leaderboard by MRR has a federated method and its centralized counterpart."
+    assert cost.sentence == "No list by MRR has a federated method and its centralized counterpart."
 
 
 def test_a_share_of_an_auc_or_a_loss_is_not_said(tmp_path):
     for method, auc in (("graphrule", 0.9), ("fedrule", 0.81)):
         keep(tmp_path, method, auc, protocol="paper", metric="auc")
     _, _, cost = summary(*main_lists(Inputs.read(tmp_path)))
-    assert cost.sentence == "No leaderboard by MRR has a federated method and its centralized counterpart."
+    assert cost.sentence == "No list by MRR has a federated method and its centralized counterpart."
     assert cost.details[0].startswith("On wyze-synthetic (40 homes) fedrule has 0.810 against 0.900 of graphrule")
 
 
@@ -106,8 +106,7 @@ def test_a_leader_of_one_seed_is_not_believed_whatever_the_others_have(tmp_path)
     assert "graphrank and the runner-up, ease, share only one seed" in said(tmp_path, BELIEF)[0]
     (_, belief, _) = summary(*main_lists(Inputs.read(tmp_path)))
     assert belief.sentence == (
-        "The leader is significantly better than the runner-up on 0 of 1 leaderboard: one seed only on "
-        "wyze-synthetic (40 homes)."
+        "The leader is significantly better than all others on 0 of 1 list: one seed only on wyze-synthetic (40 homes)."
     )
 
 
@@ -154,12 +153,23 @@ def test_many_pairs_are_said_in_one_sentence_by_the_least_and_the_most_that_is_k
     assert "fcf 0.300 of 0.400 (mf)" in cost.details[0]
 
 
+def test_the_range_of_many_pairs_is_over_all_lists_and_names_them(tmp_path):
+    federated = {"fcf": 0.4, "fedease": 0.4, "fedrank": 0.5}
+    for data, fede in (("wyze-synthetic", 0.1), ("ifttt-synthetic", 0.2)):
+        central = {"mf": 0.4, "ease": 0.4, "graphrank": 0.5, "complex": 0.2}
+        for method, mean in (central | federated | {"fede": fede}).items():
+            keep(tmp_path, method, mean, data=data)
+    *_, cost = summary(*main_lists(Inputs.read(tmp_path)))
+    # 0.1 / 0.2 = 50 % on one list and 100 % on the other, 75 % on average.
+    assert cost.sentence.startswith(
+        "4 federated methods have 50 % (fede of complex on wyze-synthetic (40 homes)) to 100 %"
+    )
+
+
 def test_without_the_pairs_nothing_is_said_about_federation(tmp_path):
     keep(tmp_path, "fedrank", 0.3)
     keep(tmp_path, "graphrank", 0.4, seeds=(2, 3))  # hidden rules of other seeds are other rules
-    assert said(tmp_path, COST) == (
-        "Unknown: no leaderboard has a federated method and its counterpart on the same seeds.",
-    )
+    assert said(tmp_path, COST) == ("Unknown: no list has a federated method and its counterpart on the same seeds.",)
 
 
 def test_a_method_of_other_seeds_has_its_value_and_no_difference(tmp_path):

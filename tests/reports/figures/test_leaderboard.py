@@ -39,7 +39,7 @@ def ranked(tmp_path):
 def test_the_leaderboard_has_the_best_method_on_top_and_numbers_its_groups(ranked):
     (axes,) = panels(leaderboards.intervals(Inputs.read(ranked))).values()
     assert axes.get_title("left") == "wyze-synthetic, 40 homes"
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "≈ toy", "popularity"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row is the upper one
     assert inscriptions(axes) == ["1", "2"]
     styles = {"ease": "user-item", "toy": "other", "popularity": "non-personalized"}
@@ -85,6 +85,16 @@ def test_the_leaderboards_caption_says_who_leads_by_how_much_and_who_is_tied(ran
     assert "0.4000 ahead of ease, a significant difference." in caption
 
 
+def test_many_that_cannot_be_told_apart_are_counted_in_the_caption(tmp_path):
+    keep(tmp_path, "ease", 0.5)
+    for number in range(leaderboards.MAX_NAMED + 1):
+        keep(tmp_path, f"toy-{number}", 0.49, swing=-0.02)
+    keep(tmp_path, "popularity", 0.3)
+    caption = leaderboards.intervals(Inputs.read(tmp_path)).about.caption
+    # Nine of them, and popularity is told apart.
+    assert caption.endswith("; it cannot be told apart from 9 of 10 others.")
+
+
 def test_one_common_seed_does_not_tell_the_leader_from_the_next(tmp_path):
     keep(tmp_path, "ease", 0.5, seeds=(0, 1))
     keep(tmp_path, "popularity", 0.3, seeds=(1,))
@@ -100,7 +110,7 @@ def test_other_settings_are_left_out_of_a_long_leaderboard_with_a_note(ranked):
     keep(ranked, "ease", 0.2, parameters={"regularization": 99.0})
     short = leaderboards.intervals(Inputs.read(ranked))
     (axes,) = panels(short).values()
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "≈ toy", "popularity"]
     assert "12 more rows" in short.about.notes[0]
     assert full.layout.height > short.layout.height
 
@@ -113,6 +123,32 @@ def test_each_further_data_set_has_a_panel_of_its_own(ranked):
     assert list(panels(drawing)) == titles
     assert "nothing else was run there" in drawing.about.caption
     assert "ifttt-synthetic: 2 seeds" in drawing.layout.note
+
+
+def test_all_lists_of_the_findings_are_drawn_and_single_devices_say_so(ranked):
+    keep(ranked, "ease", 0.2, track="instances")
+    for data in ("ifttt-fedrule", "ifttt-synthetic", "home-assistant"):
+        keep(ranked, "ease", 0.2, data=data)
+    keep(ranked, "ease", 0.2, data="home-assistant", track="instances", seeds=(0,))
+    drawing = leaderboards.intervals(Inputs.read(ranked))
+    assert [title.replace(", 40 homes", "") for title in panels(drawing)] == [
+        *("wyze-synthetic", "ifttt-fedrule", "ifttt-synthetic", "home-assistant"),
+        *("wyze-synthetic, single devices", "home-assistant, single devices"),
+    ]
+    assert "home-assistant: 2 seeds" in drawing.layout.note
+    assert "home-assistant, single devices: 1 seed" in drawing.layout.note
+
+
+def test_lists_of_less_than_half_of_the_methods_are_left_out_with_a_note(tmp_path):
+    split = {"split": "new_homes"}
+    for method in ("ease", "mf", "popularity"):
+        keep(tmp_path, method, 0.3, split=split)
+        keep(tmp_path, method, 0.3, split=split, track="instances")
+    keep(tmp_path, "ease", 0.3, split=split, data="home-assistant", track="instances")
+    drawing = leaderboards.unseen_homes(Inputs.read(tmp_path))
+    assert list(panels(drawing)) == ["wyze-synthetic, 40 homes", "wyze-synthetic, 40 homes, single devices"]
+    note = "Not drawn: home-assistant, single devices, with 1 method where the longest list has 3."
+    assert note in drawing.about.notes
 
 
 def test_a_leaderboard_never_mixes_data(ranked):

@@ -87,6 +87,17 @@ def test_families_have_panels_of_their_own_and_an_unknown_method_is_shown_like_a
     assert [sum(line.get_color() == GREY for line in axes.lines) for axes in panels] == [3, 3, 3, 3]
 
 
+def test_random_order_and_probes_are_not_drawn_and_a_name_has_the_colour_of_its_line():
+    others = [fit(method, homes, 1e-4) for method in ("random", "orphans") for homes in (100, 1_000)]
+    drawing = scaling(Inputs(speeds=(*EASE, *others)))
+    (axes,) = drawn(drawing).axes
+    assert names(axes) == {"ease x5"}
+    assert "Not drawn, since they learn nothing: orphans, random." in drawing.about.notes
+    (line,) = [line for line in axes.lines if line.get_marker() != "None"]
+    assert [text.get_color() for text in axes.texts] == [line.get_color()]
+    assert drawing.layout.note.startswith("Times: of the fastest fit, of one to three.")
+
+
 def test_more_lines_than_fit_go_on_in_another_panel():
     speeds = [fit(f"method-{n:02d}", homes) for n in range(MAX_LABELS + 1) for homes in (100, 1_000)]
     (block,) = scaling(Inputs(speeds=tuple(speeds))).layout.blocks

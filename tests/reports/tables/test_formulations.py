@@ -128,7 +128,7 @@ def test_each_data_set_and_track_has_a_table_of_its_own(results):
     keep(results, "graphrank", 0.1, track="instances")
     table = formulations(Inputs.read(results), INSTANCES)
     assert row(table, "graphrank", "fedrank")["MRR, central"].text.startswith("0.1000")
-    assert table.about.caption.startswith("wyze-synthetic, 40 homes, instances: graphrank is first")
+    assert table.about.caption.startswith("wyze-synthetic, 40 homes, single devices: graphrank is first")
     for role in PLACES:
         if role not in (WYZE, INSTANCES):
             with pytest.raises(Missing, match=f"no rankings on {role.data[0]}") as missing:

@@ -55,7 +55,7 @@ def test_lists_of_all_splits_and_tracks_stand_below_each_other_known_homes_first
     table = ratios(Inputs.read(tmp_path))
     assert [(row[0].text, row[1].text) for row in table.rows] == [
         ("wyze-synthetic", "holdout"),
-        ("wyze-synthetic, instances", "holdout"),
+        ("wyze-synthetic, single devices", "holdout"),
         ("wyze-synthetic", "one automation hidden"),
         ("wyze-synthetic", "homes not seen in training"),
     ]

@@ -37,7 +37,7 @@ def test_published_numbers_stand_above_ours_which_say_that_they_are_of_other_dat
     )
     ours = texts(table)[7:]
     assert [each[:2] for each in ours] == [["fedrank", "one user per client"], ["popularity", "central"]]
-    assert {each[2] for each in ours} == {"wyze-synthetic (preset=public), instances, homes not seen in training"}
+    assert {each[2] for each in ours} == {"wyze-synthetic (preset=public), single devices, homes not seen in training"}
     assert [each[4].partition(" ")[0] for each in ours] == ["0.2000", "0.1000"]
     assert [each[5] for each in ours] == ["0.1800", "0.0900"]  # a tenth less
     assert column(table, "MRR@50")[7].strong
@@ -55,7 +55,7 @@ def test_real_data_comes_first_and_is_the_challenge_s(tmp_path):
         ("no", "0.3000"),
         ("no", "0.2500"),
     ]
-    assert "ease 0.200 on wyze, instances, homes not seen in training;" in table.about.caption
+    assert "ease 0.200 on wyze, single devices, homes not seen in training;" in table.about.caption
 
 
 def test_only_single_devices_of_homes_like_the_public_ones_with_one_rule_hidden_are_the_challenge(tmp_path):

@@ -68,6 +68,33 @@ def test_the_best_is_bold_what_ties_with_it_underlined_and_the_rest_plain(ranked
     assert table.sortable
 
 
+def test_who_cannot_be_told_apart_from_the_best_is_underlined_in_whatever_group(tmp_path):
+    # toy-near is 0.05 less in every home. toy-wild is 0.08 less with 0.067 for the mean of 40 homes: nothing to say.
+    wild = [0.0, 0.84] * (HOMES // 2)
+    for method, values in (("toy-best", STEADY), ("toy-near", [0.45] * HOMES), ("toy-wild", wild)):
+        keep(tmp_path, method, {"mrr": values}, summary=RANKING)
+    inputs = Inputs.read(tmp_path)
+    table = leaderboard(inputs)
+    assert [cell.text for cell in column(table, "group")] == ["1", "2", "2"]
+    assert [cell.underlined for cell in column(table, "MRR")] == [False, False, True]
+    assert "cannot be told apart from 1 of 2 others" in table.about.caption
+    assert any("of a later group may still not be told apart from the best" in note for note in table.about.notes)
+    (found,), _ = main_lists(inputs)
+    assert [row.tied for row in found.rows] == [False, False, True]
+    assert (found.ranking.tied, found.ranking.clear) == (["toy-wild"], False)
+
+
+def test_the_lists_of_the_findings_are_first_and_smaller_ones_of_the_same_data_last(tmp_path):
+    for homes in (300, 1_000):
+        where = {"options": {"homes": homes}, "fingerprint": f"{homes:016x}", "counts": {"homes": homes}}
+        keep(tmp_path, "toy", 0.3, **where)
+    keep(tmp_path, "toy", 0.3, data="ifttt-fedrule")
+    keep(tmp_path, "toy", 0.3, track="instances")
+    names = list(dict.fromkeys(cell.text for cell in column(leaderboard(Inputs.read(tmp_path)), "data")))
+    first = ["wyze-synthetic, 1,000 homes", "ifttt-fedrule", "wyze-synthetic, single devices"]
+    assert names == [*first, "wyze-synthetic, 300 homes"]
+
+
 def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
     table = leaderboard(Inputs.read(ranked))
     assert dict(zip(table.columns, texts(table)[0], strict=True)) == {
@@ -96,7 +123,7 @@ def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
 
 def test_the_caption_names_leader_and_ties_in_numbers(ranked):
     about = leaderboard(Inputs.read(ranked)).about
-    assert "toy-steady 0.500 on wyze-synthetic (tied with 1 of 2 others)" in about.caption
+    assert "toy-steady 0.500 on wyze-synthetic (cannot be told apart from 1 of 2 others)" in about.caption
     assert len(about.sources) == 6
     assert not any(note.startswith("One seed only") for note in about.notes)
 
@@ -120,6 +147,14 @@ def test_lists_of_one_data_set_with_other_numbers_of_homes_have_names_of_their_o
     names = {"wyze-synthetic, 300 homes", "wyze-synthetic, 1,000 homes"}
     assert {cell.text for cell in column(table, "data")} == names
     assert all(f"toy 0.300 on {name} (nothing else was run)" in table.about.caption for name in names)
+
+
+def test_equal_rows_of_known_twins_are_explained_and_only_those(tmp_path):
+    for method, mean in {"ease": 0.4, "fedease": 0.4, "fedrule": 0.3, "fedgate": 0.2, "toy": 0.2}.items():
+        keep(tmp_path, method, mean)
+    notes = leaderboard(Inputs.read(tmp_path)).about.notes
+    equal = [note for note in notes if "equal rows" in note]
+    assert equal == ["fedease and ease have equal rows: it is ease from sums that homes send."]
 
 
 def test_a_leader_without_ties_is_ahead_of_all_others(tmp_path):
