@@ -47,11 +47,13 @@ def place_ranking(inputs: Inputs, role: Role) -> RankedBoard:
 
 
 def split_rankings(inputs: Inputs, split: str) -> list[RankedBoard]:
-    """Of each data set and track with this split the rankings with the most methods, in the order of their names."""
+    """Of each data set and track with this split the rankings with the most methods, in the order of their names.
+
+    Options other than the number of homes make another data set.
+    """
     found: dict[tuple[str, str], RankedBoard] = {}
     for ranking in every_ranking(inputs):
-        key = ranking.board.runs[0][1].key
-        place = key.data, key.track
+        place = ranking.board.data, track_of(ranking)
         if ranking.board.split_name != split:
             continue
         if place not in found or len(ranking.ordered) > len(found[place].ordered):
@@ -158,6 +160,12 @@ def both_protocols(inputs: Inputs, least: int) -> list[tuple[Board, RankedBoard]
             if len(set(kept.methods()) & set(competitors(ranking))) >= least:
                 found.append((kept, ranking))
     return found
+
+
+def ranking_beside(inputs: Inputs, board: Board) -> Board | None:
+    """By the protocol ranking, on the same homes and hidden rules as a board by the paper's; None where it was not."""
+    same = [each for each in inputs.boards if each.protocol == "ranking" and _place(each) == _place(board)]
+    return next((each for each in same if each.runs[0][1].key.curves == board.runs[0][1].key.curves), None)
 
 
 def _place(board: Board) -> str:

@@ -18,7 +18,6 @@ from reports.boards import (
     boards_note,
     data_name,
     defaults_of,
-    heading,
     row_sign,
     runs_of,
     seeds_of,
@@ -190,13 +189,26 @@ def sizes(inputs: Inputs) -> Drawing:
         raise Missing("no rankings of the formulations with results by home size", RUN)
     labels = {label for board in shown for label in board.methods()}
     styles = marker_styles([label for label in FORMULATIONS if label in labels], NO_LINE)
-    blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, styles))) for board in shown]
+    blocks = [Block(_heading(board), tuple(_panels(board, styles))) for board in shown]
     status = boards_note(shown)
     note = f"{NOTE} Hollow: see {status}" if status else NOTE
     layout = Layout(tuple(blocks), _legend(shown, styles), note, columns=2, height=2.4, left=0.75)
     sources = run_files([run for board in shown for _, run in board.runs])
-    caption = " ".join([*map(_caption, shown), status]).strip()
-    return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
+    caption = " ".join([*map(_caption, shown), _orphans_note(shown), status])
+    return Drawing(layout, About(" ".join(caption.split()), sources, RUN, tuple(notes)))
+
+
+def _heading(board: Board) -> str:
+    """The data set with its size and seeds; not that its lists are closed elsewhere, since slices are of open ones."""
+    homes = board.runs[0][1].counts.get("homes")
+    return f"{board.data}{f', {homes:,} homes' if homes else ''}: {seeds_of(board)}"
+
+
+def _orphans_note(shown: Sequence[Board]) -> str:
+    """Where the lists of leaderboards are closed, that these are not; empty where none is."""
+    closed = [data_name(board) for board in shown if board.runs[0][1].suffix]
+    where = f"lists of {', '.join(closed)} are not closed here"
+    return f"With orphans, devices without a known rule: {where}." if closed else ""
 
 
 def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:
@@ -304,7 +316,8 @@ def _caption(board: Board) -> str:
             mean, label = max(there)
             best.append(f"{label} ({mean:.3f}{row_sign(board, label)}) {where} ({part.hidden:,} hidden rules)")
     few = [f"{where} ({part.hidden:,})" for part, where in (*parts, *unseen) if part.hidden < MIN_HIDDEN]
-    said = f"the best are {', '.join(best)}." if best else f"no slice has {MIN_HIDDEN} hidden rules."
+    of = f"of the {len(board.methods())} methods shown the best are" if len(board.methods()) > 1 else "the best are"
+    said = f"{of} {', '.join(best)}." if best else f"no slice has {MIN_HIDDEN} hidden rules."
     said = f"On {data_name(board)} {said}"
     return f"{said} Too few hidden rules to name the best: {', '.join(few)}." if few else said
 

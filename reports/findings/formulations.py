@@ -7,11 +7,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.results.compare import Ratio
 from benchmarks.results.leaderboard import Board
 from datasets.common.errors import counted
 from reports import boards
 from reports.boards import RankedBoard
-from reports.findings.numbers import ONE_SEED, Lead, extremes, interval, lead, named, tally, value_of, with_one_seed
+from reports.findings.numbers import (
+    BY_INTERVALS,
+    HIGHER,
+    LOWER,
+    ONE_SEED,
+    Lead,
+    change_of,
+    extremes,
+    factor,
+    hidden_by_seed,
+    interval,
+    lead,
+    named,
+    of_ratio,
+    tally,
+    value_of,
+    with_one_seed,
+)
 from reports.findings.statement import Statement, runs_of_all, sentence, table
 from reports.inputs import Inputs
 from reports.outputs import RUN, RUN_RIVALS, Missing, Table
@@ -31,13 +49,19 @@ from reports.scaling import RUN_SIZES, Quality, QualityLines, quality_lines
 from reports.text.formats import NONE, join_names
 
 BY_HOMES = ("graphrank", "ease", "graphrule")  # whose values by number of homes are shown
-BEST_GRAPH, BEST_SIMPLE = "the best graph method", "the best simple method"
+BEST, BEST_SIMPLE = "the best evidence, feature or graph method", "the best simple method"
 LEADS = (
-    "The best graph method (evidence, features or network) and, where that is another one, the best graph neural "
-    "network: MRR as a multiple of that of the best simple method (user-item or popularity)."
+    f"{BEST[0].upper()}{BEST[1:]} and, where that is another one, the best graph neural network, both by MRR: MRR and "
+    "HR@10 as multiples of those of the best simple method (user-item or popularity). Ahead or behind is by MRR."
 )
-SINGLE = " Simple methods give all devices of one type the same score, so on single devices they start behind."
+HIDDEN = " Hidden rules are those that count, with each seed: closed lists leave out those with an orphan."
+SINGLE = (
+    " Simple methods give all devices of one type the same score, so on single devices they start behind. Of tied "
+    "candidates MRR takes 1 over their mean place, never more than in random order; HR@10 is that of random order."
+)
+COLUMNS = "method", "MRR", "HR@10"
 MOST_NAMED = 2  # lists in a headline
+CHANGE = {HIGHER: f"{HIGHER} {BY_INTERVALS}", LOWER: f"{LOWER} {BY_INTERVALS}", ONE_SEED: f"{ONE_SEED}, no test"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,15 +159,19 @@ def homes_not_seen_in_training(inputs: Inputs) -> Statement:
 def _over_simple(
     where: Mapping[RankedBoard, str], on: str, command: str
 ) -> tuple[list[Lead], list[Lead], tuple[str | Table, ...]]:
-    """The leads of the best graph methods, those of the best networks on the same lists, and a table of both."""
+    """The leads of the best methods, those of the best networks on the same lists, and a table of both."""
     kept, note = _fully_run(where)
     leads = {each: found for each in kept if (found := lead(each, GRAPH_METHODS))}
     if not leads:
-        raise Missing(f"no graph method was ranked beside a simple method {on}", command)
+        raise Missing(f"no evidence, feature or graph method was ranked beside a simple method {on}", command)
     networks = {each: found for each in leads if (found := lead(each, NETWORKS))}
-    rows = [(where[each], *row) for each in leads for row in _lead_rows(leads[each], networks.get(each))]
-    caption = LEADS + (SINGLE if any(track_of(each) != "types" for each in leads) else "")
-    shown = table(caption, ("list", "method", "MRR"), rows)
+    rows = [
+        (where[each], hidden_by_seed(each, leads[each].best), *row)
+        for each in leads
+        for row in _lead_rows(leads[each], networks.get(each))
+    ]
+    caption = LEADS + HIDDEN + (SINGLE if any(track_of(each) != "types" for each in leads) else "")
+    shown = table(caption, ("list", "hidden rules", *COLUMNS), rows)
     return list(leads.values()), list(networks.values()), (shown, note) if note else (shown,)
 
 
@@ -157,12 +185,15 @@ def _fully_run(where: Mapping[RankedBoard, str]) -> tuple[list[RankedBoard], str
 
 
 def _ahead(leads: Sequence[Lead]) -> str:
-    verdicts = tally([each.verdict for each in leads], BEST_SIMPLE)
-    return f"{BEST_GRAPH} is {verdicts} ({_times(leads)})"
+    many = len({each.ranking.board.data for each in leads})
+    of = f" of {counted(many, 'data set')}" if many < len(leads) else ""
+    verdicts = tally([each.verdict for each in leads], BEST_SIMPLE, of=of)
+    names = ", ".join(name for name, _ in Counter(each.best for each in leads).most_common())
+    return f"{BEST} ({names}) is {verdicts} ({_times(leads)})"
 
 
-def _lead_rows(best: Lead, network: Lead | None) -> list[tuple[str, str]]:
-    """One where the best graph method is a network."""
+def _lead_rows(best: Lead, network: Lead | None) -> list[tuple[str, str, str]]:
+    """One where the best method is a network."""
     return [best.row] + ([network.row] if network and network.best != best.best else [])
 
 
@@ -179,13 +210,14 @@ def _times(leads: Sequence[Lead]) -> str:
 
 
 def by_number_of_homes(inputs: Inputs) -> Statement:
-    """MRR by number of homes, and the lead of the best graph method over the best simple one.
+    """MRR by number of homes, and the lead of the best method over the best simple one.
 
     Of methods that were run with the fewest and with the most homes: others would make one of the two look better.
+    Sizes without one of each kind are not the ends, unless there are no others.
     """
     lines = quality_lines(inputs)
     rankings = {homes: _main_ranking(inputs, board) for homes, board in zip(lines.sizes, lines.boards, strict=True)}
-    least, most = lines.sizes[0], lines.sizes[-1]
+    least, *_, most = _with_both_kinds(lines) or lines.sizes
     common = {method for method, line in lines.lines.items() if {least, most} <= {at.homes for at in line}}
     graph, networks, simple = ([each for each in of if each in common] for of in (GRAPH_METHODS, NETWORKS, SIMPLE))
     leads = {homes: found for homes, each in rankings.items() if (found := lead(each, graph, simple))}
@@ -203,19 +235,36 @@ def by_number_of_homes(inputs: Inputs) -> Statement:
             for row in _lead_rows(found, lead(found.ranking, networks, simple))
         ]
         caption = f"{LEADS} Of methods that were run with {least:,} and with {most:,} homes."
-        details.append(table(caption, ("homes", "method", "MRR"), rows))
+        details.append(table(caption, ("homes", *COLUMNS), rows))
     ends = f"From {least:,} to {most:,} homes of {data}"
     if {least, most} <= leads.keys():
         first, last = leads[least], leads[most]
-        meet = _meet(first.ratio.low, first.ratio.high, last.ratio.low, last.ratio.high)
-        headline = f"{ends} {BEST_GRAPH} goes from {first.times} to {last.times} times the MRR of {BEST_SIMPLE}"
+        change = change_of(first.ratio, last.ratio)
+        told = f"{first.times} ({first.best}) to {last.times} ({last.best}) times the MRR of {BEST_SIMPLE}"
+        headline = f"{ends} {BEST} goes from {told}"
     elif values:
-        first_at, last_at = lines.lines[values[0]][0], lines.lines[values[0]][-1]
-        meet = _meet(first_at.low, first_at.high, last_at.low, last_at.high)
+        first_at, *_, last_at = [at for at in lines.lines[values[0]] if least <= at.homes <= most]
+        change = change_of(_as_ratio(first_at), _as_ratio(last_at))
         headline = f"{ends} the MRR of {values[0]} goes from {_quality(first_at)} to {_quality(last_at)}"
     else:
         raise Missing("neither graph nor simple methods were run on few and on many homes", RUN_SIZES)
-    return Statement(f"{headline}{meet}.", tuple(details), runs_of_all(rankings.values()))
+    if change is not None:
+        headline += f"; {_told(change)}"
+        details.append(
+            f"The change is {factor(change)} times: the difference of the logarithms of both, its error the root of "
+            "the sum of their squared errors, as if the homes were independent."
+        )
+    return Statement(f"{headline}.", tuple(details), runs_of_all(rankings.values()))
+
+
+def _with_both_kinds(lines: QualityLines) -> list[int]:
+    """The sizes that a simple method was run with, and one that could be ahead of it; none where there is only one."""
+    kinds = [
+        {at.homes for name in kind if name in lines.lines for at in lines.lines[name]}
+        for kind in (GRAPH_METHODS, SIMPLE)
+    ]
+    found = [homes for homes in lines.sizes if all(homes in kind for kind in kinds)]
+    return found if len(found) > 1 else []
 
 
 def _main_ranking(inputs: Inputs, board: Board) -> RankedBoard:
@@ -231,11 +280,17 @@ def _quality(at: Quality) -> str:
     return interval(at.value, at.low, at.high) + at.sign
 
 
-def _meet(low: float, high: float, other_low: float, other_high: float) -> str:
-    """Whether two intervals overlap: they are of different hidden rules, so that no paired test is possible."""
-    if any(map(math.isnan, (low, high, other_low, other_high))):
-        return ""
-    return f"; the intervals {'overlap' if low <= other_high and other_low <= high else 'do not overlap'}"
+def _told(change: Ratio) -> str:
+    """No change where the interval contains 1, whatever it is over; a change by more than one seed."""
+    if change.low <= 1 <= change.high:
+        return "no change is shown" + (f" ({ONE_SEED})" if change.seeds == 1 else "")
+    return CHANGE[of_ratio(change)]
+
+
+def _as_ratio(at: Quality) -> Ratio:
+    """An MRR with an interval as wide relative to it."""
+    half = (at.high - at.low) / 2 / at.value if at.value > 0 else math.nan
+    return Ratio(at.value, at.value / math.exp(half), at.value * math.exp(half), seeds=0)
 
 
 def _is_real(ranking: RankedBoard) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,17 @@ from benchmarks.results.compare import Ratio
 from datasets.common.errors import counted
 from reports import boards
 from reports.boards import RankedBoard
-from reports.findings.numbers import extremes, factor, interval, of_ratio, percent, share_of, sign_of, tally
+from reports.findings.numbers import (
+    BY_INTERVALS,
+    extremes,
+    factor,
+    interval,
+    of_ratio,
+    percent,
+    share_of,
+    sign_of,
+    tally,
+)
 from reports.findings.statement import Statement, runs_of_all, table
 from reports.inputs import IFTTT, PLACES, WYZE, Inputs
 from reports.outputs import RUN_RIVALS, Missing
@@ -41,8 +52,15 @@ class Sizes:
 
     @property
     def times(self) -> str:
-        """0.24 [0.12, 0.48] (home-assistant)."""
-        return f"{factor(self.change)}{sign_of(self.ranking, self.method)} ({list_name(self.ranking)})"
+        """0.24 [0.12, 0.48] (home-assistant, over 20 against 6-10 devices)."""
+        small, large = map(_devices, self.slices)
+        where = f"{list_name(self.ranking)}, {large} against {small} devices"
+        return f"{factor(self.change)}{sign_of(self.ranking, self.method)} ({where})"
+
+
+def _devices(name: str) -> str:
+    """6-10, or over 20."""
+    return name.removeprefix(SIZE).replace(">", "over ")
 
 
 def by_size_of_homes(inputs: Inputs) -> Statement:
@@ -52,11 +70,16 @@ def by_size_of_homes(inputs: Inputs) -> Statement:
         raise Missing(f"no data set has {MIN_HIDDEN} hidden rules in homes of two sizes", RUN_RIVALS)
     ends = " to ".join(each.times for each in extremes(found, lambda each: each.change.value))
     verdicts = tally([of_ratio(each.change) for each in found], noun="data set")
-    headline = f"In large homes the best method's MRR is {ends} times that in small homes: {verdicts}."
+    headline = (
+        f"In large homes the best method's MRR, with orphans, is {ends} times that in small homes: {BY_INTERVALS} "
+        f"{verdicts}."
+    )
     shown = table(
         f"The best method of each data set in its smallest and largest homes with {MIN_HIDDEN} hidden rules or more, "
-        "and beside the best simple method. Larger homes have longer lists. Intervals are over seeds.",
-        ("data", "devices", "MRR", "MRR, beside"),
+        "and beside the best simple method. Larger homes have longer lists. With orphans: lists of this table have "
+        "devices without a known rule, which closed lists leave out. Hidden rules are of all seeds, intervals over "
+        "seeds.",
+        ("data", "devices", "hidden rules", "MRR, with orphans", "beside"),
         [row for each in found for row in _size_rows(each)],
     )
     return Statement(headline, (shown,), runs_of_all(each.ranking for each in found))
@@ -78,10 +101,10 @@ def _size_rows(sizes: Sizes) -> list[tuple[str, ...]]:
     others = boards.runs_of(ranking.board, simple) if simple and simple != sizes.method else []
     rows: list[tuple[str, ...]] = []
     for name in sizes.slices:
-        ratio, devices = slice_ratio(runs, others, name, "mrr"), name.removeprefix(SIZE).replace(">", "more than ")
+        ratio, hidden = slice_ratio(runs, others, name, "mrr"), f"{hidden_rules(runs, name):,}"
         mean = _mean(ranking, sizes.method, slice_mean(runs, name, "mrr"))
         beside = f"{factor(ratio)} times {simple}" if ratio else NONE
-        rows.append((list_name(ranking), devices, f"{sizes.method} {mean}", beside))
+        rows.append((list_name(ranking), _devices(name), hidden, f"{sizes.method} {mean}", beside))
     return rows
 
 
@@ -136,19 +159,22 @@ def rules_unseen_in_training(inputs: Inputs) -> Statement:
         seen = slice_mean(boards.runs_of(each.ranking.board, each.method), "seen", "mrr, all")
         shares.append(each.mean.hidden / (each.mean.hidden + (seen.hidden if seen else 0)))
         beside = _mean(each.ranking, each.method, seen)
-        rows.append((list_name(each.ranking), f"{100 * shares[-1]:.0f} %", f"{each.method} {each.mrr}", beside))
+        mine = f"{each.mean.hidden:,}", f"{each.method} {each.mrr}"
+        rows.append((list_name(each.ranking), f"{100 * shares[-1]:.0f} %", *mine, beside))
     share = " to ".join(dict.fromkeys(f"{100 * end:.0f} %" for end in (min(shares), max(shares))))
     *_, top = extremes(found, lambda each: each.mean.value)
     most = "at most " if len(found) > 1 else ""
+    seeds = counted(len(boards.runs_of(top.ranking.board, top.method)), "seed")
     headline = (
-        f"No training home has {share} of the hidden rules; {_best_of(found)} finds them with an MRR of {most}"
-        f"{top.mrr} ({list_name(top.ranking)})."
+        f"{share} of hidden rules occur in no training home; {_best_of(found)} on them has an MRR of {most}{top.mrr} "
+        f"({list_name(top.ranking)}, {top.mean.hidden:,} rules over {seeds})."
     )
     caption = (
         f"Hidden rules that no training home has, {_best_of(found)} on them by MRR among {EVERY}, and the same method "
-        "on rules that some training home has. Intervals are over seeds."
+        "on rules that some training home has. The best is picked on these rules, which may be few, and looks better "
+        "than it is. Their number is that of all seeds; intervals are over seeds."
     )
-    columns = ("data", "share unseen", "best, MRR", "its MRR, seen")
+    columns = ("data", "share unseen", "unseen rules", "best, MRR", "its MRR, seen")
     return Statement(headline, (table(caption, columns, rows),), runs_of_all(each.ranking for each in found))
 
 
@@ -159,6 +185,15 @@ class Missed:
     ranking: RankedBoard
     method: str
     share: tuple[float, float, float]  # with its interval
+
+    @property
+    def left_out(self) -> str:
+        """18 %, of all hidden rules of all seeds; none where the list is not closed."""
+        runs = boards.runs_of(self.ranking.board, self.method)
+        if not runs[0].suffix:
+            return "none"
+        every, closed = (sum(run.summary.get(name, math.nan) for run in runs) for name in ("hidden", "hidden, closed"))
+        return f"{100 * (1 - closed / every):.0f} %" if every and math.isfinite(closed) else NONE
 
     @property
     def text(self) -> str:
@@ -173,17 +208,21 @@ def what_remains_open(inputs: Inputs) -> Statement:
         raise Missing("no hit rates by home", RUN_RIVALS)
     unseen = {each.ranking: of_it for each in found if (of_it := _unseen(each.ranking, "hr@10, all"))}
     ends = " to ".join(f"{each.text} ({list_name(each.ranking)})" for each in extremes(found, lambda e: e.share[0]))
-    headline = f"In ten recommendations the best method misses {ends} of hidden rules"
-    caption = "Hidden rules that are not among the first ten of the best method by MRR."
-    columns = ["list", "missed"]
-    rows = [[list_name(each.ranking), f"{each.method} {each.text}"] for each in found]
+    headline = f"In ten recommendations the best method misses {ends} of the hidden rules that count in its list"
+    caption = (
+        "Left out: the share of the hidden rules with an orphan, a device without a known rule, which do not count in "
+        "closed lists. Missed: of the others those that are not among the first ten of the best method by MRR."
+    )
+    columns = ["list", "left out", "missed"]
+    rows = [[list_name(each.ranking), each.left_out, f"{each.method} {each.text}"] for each in found]
     if unseen:
         top, *_ = extremes(list(unseen.values()), lambda each: 1 - each.mean.value)
         who = _best_of(list(unseen.values()))
         least = "at least " if len(unseen) > 1 else ""
-        headline += f"; {who} misses {least}{top.missed} of those unseen in training"
+        headline += f"; {who} misses {least}{top.missed} of hidden rules that no training home has"
         caption += (
-            f" Unseen: of those that no training home has, missed by {who} on them among {EVERY}; intervals over seeds."
+            f" Unseen: of those that no training home has, with and without orphans, missed by {who} on them among "
+            f"{EVERY}; intervals over seeds."
         )
         columns.append("unseen, missed")
         for row, each in zip(rows, found, strict=True):

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.results.compare import Comparison, Estimate, Panel, Ratio
+from benchmarks.results.compare import Comparison, Estimate, Panel, Ratio, ratio
 from benchmarks.results.leaderboard import Board
 from datasets.common.errors import DataError
 from reports import boards
 from reports.boards import RankedBoard
 from reports.places import SIMPLE, best_label, formulation_name
-from reports.text.formats import format_number
+from reports.text.formats import NONE, format_number
 
 AHEAD, BEHIND, TIED = "ahead", "behind", "not told apart"  # by the test of the leaderboards
 HIGHER, LOWER, UNDECIDED = "higher", "lower", "undecided"  # by an interval
+BY_INTERVALS = f"by uncorrected {boards.CONFIDENCE} intervals"  # beside what these say, in a sentence
 ONE_SEED = "one seed"
 BESIDE = {AHEAD: "ahead of", BEHIND: "behind", HIGHER: "higher than", LOWER: "lower than"}  # another method
 
@@ -71,6 +72,31 @@ def _estimate(board: Board, label: str, metric: str) -> Estimate:
     return panel.estimate(list(panel.columns(label).values()))
 
 
+def ratio_in(ranking: RankedBoard, a: str, b: str, metric: str) -> Ratio | None:
+    """How many times the value of b in another metric that of a is; None where it was not measured, or b has 0."""
+    if not ranking.board.has(metric):
+        return None
+    return ratio(Panel.of([(label, run) for label, run in ranking.board.runs if label in (a, b)], metric), a, b)
+
+
+def hidden_by_seed(ranking: RankedBoard, label: str) -> str:
+    """How many hidden rules count in the lists of each seed of a row: 13 to 20."""
+    found = sorted(round(float(ranking.panel.weights[:, c].sum())) for c in ranking.panel.columns(label).values())
+    return f"{found[0]:,} to {found[-1]:,}" if found[0] < found[-1] else f"{found[0]:,}"
+
+
+def change_of(before: Ratio, after: Ratio) -> Ratio | None:
+    """How many times the one ratio the other is, as if their homes were independent; None where an error is unknown.
+
+    The error of the difference of two logarithms is the root of the sum of their squared errors.
+    """
+    halves = [math.log(each.high / each.value) for each in (before, after) if each.value > 0]
+    if len(halves) < 2 or not all(map(math.isfinite, halves)):
+        return None
+    found, width = after.value / before.value, math.exp(math.hypot(*halves))
+    return Ratio(found, found / width, found * width, min(before.seeds, after.seeds))
+
+
 def extremes(items: Sequence[Item], value: Callable[[Item], float]) -> list[Item]:
     """The one with the lowest and the one with the highest value; one where there is one."""
     return [pick(items, key=value) for pick in (min, max)][: len(items)] if items else []
@@ -92,9 +118,11 @@ class Lead:
         return factor(self.ratio) + sign_of(self.ranking, self.best, self.simple)
 
     @property
-    def row(self) -> tuple[str, str]:
-        """graphrank (evidence ranking) | 1.36 [1.24, 1.49] times ease: ahead."""
-        return named(self.ranking, self.best), f"{self.times} times {self.simple}: {self.verdict}"
+    def row(self) -> tuple[str, str, str]:
+        """graphrank (evidence ranking) | 1.36 [1.24, 1.49] times ease: ahead | 1.20 [1.12, 1.29] times."""
+        hits = ratio_in(self.ranking, self.best, self.simple, self.ranking.board.metric("hr@10{list}"))
+        signed = f"{factor(hits)}{sign_of(self.ranking, self.best, self.simple)} times" if hits else NONE
+        return named(self.ranking, self.best), f"{self.times} times {self.simple}: {self.verdict}", signed
 
 
 def lead(ranking: RankedBoard, methods: Iterable[str], simple: Iterable[str] = SIMPLE) -> Lead | None:
@@ -130,10 +158,10 @@ def _beside(low: float, high: float, middle: float) -> str:
     return HIGHER if low > middle else LOWER if high < middle else UNDECIDED
 
 
-def tally(verdicts: Sequence[str], rival: str = "", noun: str = "list", *, total: bool = True) -> str:
+def tally(verdicts: Sequence[str], rival: str = "", noun: str = "list", *, total: bool = True, of: str = "") -> str:
     """On how many lists: "ahead of mf on 2 and behind on 1 of 4 lists, 1 with one seed".
 
-    Without the total where the sentence has said it of the same lists.
+    Without the total where the sentence has said it of the same lists; `of` are words right behind it.
     """
     found = [word for word in BESIDE if word in verdicts]
     tested = TIED not in verdicts and UNDECIDED in verdicts
@@ -148,7 +176,7 @@ def tally(verdicts: Sequence[str], rival: str = "", noun: str = "list", *, total
         text += (f" from {rival}" if rival else "") + ("" if only else " on none")
     if not total:
         return text
-    text += f" on the only {noun}" if only else f" of {len(verdicts)} {noun}s"
+    text += f" on the only {noun}" if only else f" of {len(verdicts)} {noun}s{of}"
     return text + with_one_seed(verdicts.count(ONE_SEED), len(verdicts))
 
 

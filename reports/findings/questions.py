@@ -27,7 +27,7 @@ from reports.outputs import BUILD, Missing, Table, run_files
 
 HOW_TO_READ = (
     "A list is a data set with the devices of one type merged, or with single devices. Lists of the same homes are not "
-    "independent.",
+    "independent. A data set with other options than its defaults is another one.",
     f"Brackets: {boards.CONFIDENCE} intervals over homes and seeds; over homes alone with one seed; over seeds alone "
     "where it says so.",
     "Ranges go from the lowest list to the highest. The best method is picked on the list that it is shown on, and its "
@@ -35,8 +35,8 @@ HOW_TO_READ = (
     f"{AHEAD.capitalize()}, {BEHIND}, told apart: by the {boards.TIE_TEST}. The test knows of all pairs and can leave "
     "open what an interval alone would not.",
     f"{HIGHER.capitalize()}, {LOWER}, else {UNDECIDED}: of two that were to be compared before anything was run. The "
-    f"{boards.CONFIDENCE} interval of their ratio excludes 1, or that of their difference 0 (loss and AUC). It is "
-    "paired by seed and home and not corrected for several lists. `compare` corrects, and may say otherwise.",
+    f"{boards.CONFIDENCE} interval of their ratio excludes 1, or that of their difference 0 (in the paper's setting). "
+    "It is paired by seed and home and not corrected for several lists. `compare` corrects, and may say otherwise.",
 )
 
 

@@ -16,6 +16,7 @@ from reports.findings.numbers import (
     ONE_SEED,
     TIED,
     UNDECIDED,
+    change_of,
     interval,
     of_ratio,
     percent,
@@ -25,11 +26,12 @@ from reports.findings.questions import FINDINGS, findings
 from reports.inputs import Inputs
 from reports.outputs import Missing, Table
 from reports.slices import hidden_rules, over_seeds, size_slices, slice_change, slice_mean, slice_ratio
+from reports.text.formats import NONE
 from tests.support.made_runs import HOMES, keep, run, small_results
 
 EXACT = {"swing": 0.0}  # all homes are the same, so that intervals have no width
 NAMES = [finding.name for finding in FINDINGS]
-MOST_WORDS = 45  # of a headline, an interval not counted
+MOST_WORDS = 55  # of a headline, an interval not counted
 
 
 def answer(folder, name):
@@ -122,24 +124,37 @@ def test_the_lead_over_user_item_methods_is_that_of_each_real_data_set(tmp_path)
         keep(tmp_path, method, mean, data="home-assistant", track="instances", **EXACT)
     # 0.33 / 0.3 = 1.10, 0.09 / 0.1 = 0.90, 0.24 / 0.3 = 0.80 and 0.4 / 0.1 = 4.00
     assert said(tmp_path, "user-item") == (
-        "On real data the best graph method is ahead of the best simple method on 2 and behind on 1 of 3 lists (0.90 "
-        "[0.90, 0.90] to 1.10 [1.10, 1.10] times its MRR; 4.00 [4.00, 4.00] on single devices); the best neural "
-        "network is behind on 2 of 2 lists."
+        "On real data the best evidence, feature or graph method (fedrank, graphrule, graphrank) is ahead of the best "
+        "simple method on 2 and behind on 1 of 3 lists of 2 data sets (0.90 [0.90, 0.90] to 1.10 [1.10, 1.10] times "
+        "its MRR; 4.00 [4.00, 4.00] on single devices); the best neural network is behind on 2 of 2 lists."
     )
+    ease, rgcn = "times ease", "(relational graph neural network)"
     assert rows(tmp_path, "user-item") == [
-        ("ifttt-fedrule", "fedrank (evidence ranking)", "1.10 [1.10, 1.10] times ease: ahead"),
-        ("ifttt-fedrule", "compgcn (relational graph neural network)", "0.80 [0.80, 0.80] times ease: behind"),
-        ("home-assistant", "graphrule (graph neural network)", "0.90 [0.90, 0.90] times ease: behind"),
-        ("single devices of home-assistant", "graphrank (evidence ranking)", "4.00 [4.00, 4.00] times ease: ahead"),
+        ("ifttt-fedrule", "40", "fedrank (evidence ranking)", f"1.10 [1.10, 1.10] {ease}: ahead", NONE),
+        ("ifttt-fedrule", "40", f"compgcn {rgcn}", f"0.80 [0.80, 0.80] {ease}: behind", NONE),
+        ("home-assistant", "40", "graphrule (graph neural network)", f"0.90 [0.90, 0.90] {ease}: behind", NONE),
+        (
+            *("single devices of home-assistant", "40", "graphrank (evidence ranking)"),
+            *(f"4.00 [4.00, 4.00] {ease}: ahead", NONE),
+        ),
     ]
+
+
+def test_a_lead_by_mrr_has_its_ratio_of_hit_rates_and_the_hidden_rules_beside_it(tmp_path):
+    for method, mrr, hits in (("graphrank", 0.4, 0.3), ("ease", 0.1, 0.2)):
+        values = {"mrr": [mrr] * HOMES, "hr@10": [hits] * HOMES}
+        keep(tmp_path, method, values, data="home-assistant", track="instances")
+    # 0.4 / 0.1 = 4.00 and 0.3 / 0.2 = 1.50; each of the homes hides one rule.
+    ((_, hidden, _, mrr, hits),) = rows(tmp_path, "user-item")
+    assert (hidden, mrr, hits) == (str(HOMES), "4.00 [4.00, 4.00] times ease: ahead", "1.50 [1.50, 1.50] times")
 
 
 def test_that_user_item_methods_cannot_tell_single_devices_apart_is_said_beside_them(tmp_path):
     keep(tmp_path, "graphrank", 0.3, data="home-assistant", track="instances", **EXACT)
     keep(tmp_path, "ease", 0.2, data="home-assistant", track="instances", **EXACT)
     assert said(tmp_path, "user-item") == (
-        "On real data the best graph method is ahead of the best simple method on the only list (1.50 [1.50, 1.50] "
-        "times its MRR on single devices)."
+        "On real data the best evidence, feature or graph method (graphrank) is ahead of the best simple method on the "
+        "only list (1.50 [1.50, 1.50] times its MRR on single devices)."
     )
     (shown,) = answer(tmp_path, "user-item").details
     assert "Simple methods give all devices of one type the same score" in shown.about.caption
@@ -148,7 +163,7 @@ def test_that_user_item_methods_cannot_tell_single_devices_apart_is_said_beside_
 def test_popularity_is_the_best_simple_method_where_it_leads(tmp_path):
     for method, mean in {"graphrank": 0.3, "popularity": 0.25, "ease": 0.2}.items():
         keep(tmp_path, method, mean, data="ifttt-fedrule", **EXACT)
-    assert rows(tmp_path, "user-item")[0][2] == "1.20 [1.20, 1.20] times popularity: ahead"
+    assert rows(tmp_path, "user-item")[0][3] == "1.20 [1.20, 1.20] times popularity: ahead"
 
 
 def test_the_interval_of_a_lead_has_its_low_end_first(tmp_path):
@@ -174,7 +189,7 @@ def test_with_one_seed_nothing_is_ahead(tmp_path):
     assert "is not told apart from the best simple method on the only list, with one seed (1.50 [" in (
         said(tmp_path, "user-item")
     )
-    assert rows(tmp_path, "user-item")[0][-1].endswith(" times ease: one seed")
+    assert rows(tmp_path, "user-item")[0][3].endswith(" times ease: one seed")
 
 
 def test_federation_costs_what_the_worst_list_says(tmp_path):
@@ -184,8 +199,8 @@ def test_federation_costs_what_the_worst_list_says(tmp_path):
             keep(tmp_path, method, mean, data=data, **EXACT)
     # 0.24 / 0.3 = 80 %, 0.27 / 0.3 = 90 %; 0.1 / 0.2 = 50 % is the least of all; 0.16 / 0.2 = 80 %.
     assert said(tmp_path, "federation") == (
-        "fedrank has 80 % [80, 80] to 90 % [90, 90] of the MRR of its central twin (lower on 2 of 2 lists); the "
-        "paper's fedrule as little as 80 % [80, 80] (lower on 1)."
+        "fedrank has 80 % [80, 80] to 90 % [90, 90] of the MRR of its central twin (by uncorrected 95 % intervals "
+        "lower on 2 of 2 lists); the paper's fedrule as little as 80 % [80, 80] (lower on 1)."
     )
     least = "fedgnn of graphrule: 50 % [50, 50], lower"
     assert rows(tmp_path, "federation") == [
@@ -203,7 +218,8 @@ def test_without_fedrank_the_papers_method_is_named_and_without_both_the_worst(t
     )
     keep(tmp_path, "fedrule", 0.3, **EXACT)
     assert said(tmp_path, "federation") == (
-        "The paper's fedrule has 150 % [150, 150] of the MRR of its central twin (higher on the only list)."
+        "The paper's fedrule has 150 % [150, 150] of the MRR of its central twin (by uncorrected 95 % intervals higher "
+        "on the only list)."
     )
 
 
@@ -213,7 +229,8 @@ def test_the_interval_of_what_federation_keeps_is_of_its_ratio(tmp_path):
     # a - 0.9 b is -0.072 in even homes and 0.072 in odd ones; the error 0.072 / sqrt(39) = 0.01153 over 0.36 is 0.0320,
     # times 2.023 is 0.0648: 90 % / e^0.0648 = 84.4 % and 90 % * e^0.0648 = 96.0 %, below 100 %.
     assert said(tmp_path, "federation") == (
-        "fedrank has 90 % [84, 96] of the MRR of its central twin (lower on the only list)."
+        "fedrank has 90 % [84, 96] of the MRR of its central twin (by uncorrected 95 % intervals lower on the only "
+        "list)."
     )
 
 
@@ -221,7 +238,7 @@ def test_a_list_with_one_seed_is_neither_higher_nor_lower(tmp_path):
     for data, seeds in (("wyze-synthetic", (0,)), ("ifttt-fedrule", (0, 1)), ("home-assistant", (0, 1))):
         keep(tmp_path, "graphrank", 0.3, data=data, seeds=seeds, **EXACT)
         keep(tmp_path, "fedrank", 0.3 if data == "home-assistant" else 0.2, data=data, seeds=seeds, **EXACT)
-    assert said(tmp_path, "federation").endswith("(lower on 1 of 3 lists, 1 with one seed).")
+    assert said(tmp_path, "federation").endswith("intervals lower on 1 of 3 lists, 1 with one seed).")
 
 
 @pytest.mark.parametrize(
@@ -240,6 +257,15 @@ def test_a_list_with_one_seed_is_neither_higher_nor_lower(tmp_path):
 )
 def test_verdicts_are_counted_in_words(verdicts, text):
     assert tally(verdicts, "mf") == text
+
+
+def test_two_ratios_of_independent_homes_differ_by_the_errors_of_both():
+    # The logarithms have errors of 0.3 and 0.4, so their difference has 0.5.
+    before = Ratio(2.0, 2 * math.exp(-0.3), 2 * math.exp(0.3), seeds=5)
+    after = Ratio(1.0, math.exp(-0.4), math.exp(0.4), seeds=3)
+    found = change_of(before, after)
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5 * math.exp(-0.5), 0.5 * math.exp(0.5)))
+    assert change_of(before, Ratio(1.0, math.nan, math.nan, seeds=3)) is None
 
 
 def test_a_ratio_is_higher_or_lower_where_its_interval_excludes_1():
@@ -265,18 +291,44 @@ def test_algorithm_2_is_compared_in_ranking_and_by_the_papers_measures(tmp_path)
     paper(tmp_path, "fedrule", auc=0.9, loss=0.5, **setting)
     # 0.1 / 0.2 = 0.50 and 0.24 / 0.2 = 1.20; the AUC of both is the same.
     assert said(tmp_path, "algorithm-2") == (
-        "The MRR of Algorithm 2 (fedrule) is higher than that of plain averaging (fedgnn) on 1 and lower on 1 of 2 "
-        "lists; in the paper's setting on ifttt-fedrule its loss is lower: 0.500 [0.500, 0.500] against 1.50 [1.50, "
-        "1.50]."
+        "By uncorrected 95 % intervals the MRR of Algorithm 2 (fedrule) is higher than that of the same without "
+        "corrections (fedgnn) on 1 and lower on 1 of 2 lists; in the paper's setting on ifttt-fedrule its loss is "
+        "lower (0.500 [0.500, 0.500] against 1.50 [1.50, 1.50])."
     )
     assert rows(tmp_path, "algorithm-2") == [
         ("wyze-synthetic", "0.50 [0.50, 0.50] times", "lower"),
         ("ifttt-fedrule", "1.20 [1.20, 1.20] times", "higher"),
     ]
     assert rows(tmp_path, "algorithm-2", 1) == [
-        ("loss", "0.500 [0.500, 0.500]", "1.50 [1.50, 1.50]", "lower"),
-        ("AUC", "0.900 [0.900, 0.900]", "0.900 [0.900, 0.900]", "undecided"),
+        ("loss", "0.500 [0.500, 0.500]", "1.50 [1.50, 1.50]", "lower", "0.693 (ln 2)"),
+        ("AUC", "0.900 [0.900, 0.900]", "0.900 [0.900, 0.900]", "undecided", "0.5"),
     ]
+
+
+def test_the_papers_setting_is_told_by_mrr_as_well_as_by_loss(tmp_path):
+    setting = {"data": "ifttt-fedrule", "parameters": {"preset": "paper"}}
+    for method, mrr, loss in (("fedrule", 0.1, 0.75), ("fedgnn", 0.2, 1.5)):
+        paper(tmp_path, method, auc=0.9, loss=loss, parameters={"preset": "paper"})
+        keep(tmp_path, method, mrr, **setting, **EXACT)
+        keep(tmp_path, method, 0.3, data="ifttt-fedrule", **EXACT)
+    keep(tmp_path, "random", 0.05, data="ifttt-fedrule", **EXACT)
+    assert said(tmp_path, "algorithm-2").endswith(
+        "; in the paper's setting on ifttt-fedrule its MRR is lower (0.100 [0.100, 0.100] against 0.200 [0.200, "
+        "0.200]) and its loss is lower (0.750 [0.750, 0.750] against 1.50 [1.50, 1.50])."
+    )
+    # ln 2 is the loss of 1/2, whatever is true.
+    both, by_chance = ("0.100 [0.100, 0.100]", "0.200 [0.200, 0.200]"), "0.0500 [0.0500, 0.0500]"
+    assert rows(tmp_path, "algorithm-2", 1)[0] == ("MRR", *both, "lower", by_chance)
+
+
+def test_homes_without_a_rule_that_counts_with_one_seed_are_nobodys_divergence(tmp_path):
+    setting = {"data": "ifttt-fedrule", "parameters": {"preset": "paper"}}
+    nothing = float("nan")
+    for method, mrr in (("fedrule", 0.1), ("fedgnn", 0.2)):
+        paper(tmp_path, method, auc=0.9, loss=0.5, parameters={"preset": "paper"})
+        for seed, values in ((0, [nothing, mrr]), (1, [mrr, nothing])):
+            keep(tmp_path, method, {"mrr": values * (HOMES // 2)}, seeds=(seed,), **setting)
+    assert "NaN" not in said(tmp_path, "algorithm-2")
 
 
 def test_the_method_whose_loss_is_not_finite_is_named_and_no_other(tmp_path):
@@ -285,10 +337,10 @@ def test_the_method_whose_loss_is_not_finite_is_named_and_no_other(tmp_path):
     paper(tmp_path, "fedgnn", auc=0.8, loss=float("nan"), seeds=(0,), **setting)
     paper(tmp_path, "fedgnn", auc=0.8, loss=1.5, seeds=(1,), **setting)
     assert said(tmp_path, "algorithm-2") == (
-        "Algorithm 2 (fedrule) against plain averaging (fedgnn): in the paper's setting on ifttt-fedrule its loss is "
-        "0.500 [0.500, 0.500] against NaN or infinite with 1 of 2 seeds."
+        "Algorithm 2 (fedrule) against the same without corrections (fedgnn), by uncorrected 95 % intervals: in the "
+        "paper's setting on ifttt-fedrule its loss is 0.500 [0.500, 0.500] against NaN or infinite with 1 of 2 seeds."
     )
-    assert rows(tmp_path, "algorithm-2")[1] == ("AUC", "0.900 [0.900, 0.900]", "0.800 [0.800, 0.800]", "higher")
+    assert rows(tmp_path, "algorithm-2")[1][1:4] == ("0.900 [0.900, 0.900]", "0.800 [0.800, 0.800]", "higher")
 
 
 def test_a_loss_that_neither_method_has_is_said_of_both(tmp_path):
@@ -331,8 +383,8 @@ def test_of_two_parts_the_one_that_is_missing_is_named(tmp_path):
     keep(tmp_path, "fedgnn", 0.2, **EXACT)
     keep(tmp_path, "fedrule", 0.2, **EXACT)
     assert said(tmp_path, "algorithm-2") == (
-        "The MRR of Algorithm 2 (fedrule) is not shown to differ from that of plain averaging (fedgnn) on the only "
-        "list."
+        "By uncorrected 95 % intervals the MRR of Algorithm 2 (fedrule) is not shown to differ from that of the same "
+        "without corrections (fedgnn) on the only list."
     )
     assert answer(tmp_path, "algorithm-2").details[-1] == (
         "Not known: fedrule and fedgnn were not run with preset=paper by the protocol paper on the same data "
@@ -358,45 +410,72 @@ AGAINST = (
 
 def test_the_papers_protocol_is_held_against_the_list(tmp_path):
     both_protocols(tmp_path, AGAINST)
-    # By MRR 1, 2, 3, 4; by AUC 4, 3, 2, 1: -1. By AUC against feasible ones 2, 1, 3, 4: the ranks differ by 1, 1, 0, 0,
-    # and 1 - 6 * (1 + 1) / (4 * 15) = 0.8.
     assert said(tmp_path, "protocol") == (
-        "By the paper's AUC popularity looks nearly perfect (0.970 [0.970, 0.970] on ifttt-fedrule), and methods that "
-        "rank higher by it rank lower by MRR: rank correlation -1.00 [-1.00, -1.00]."
+        "By the paper's AUC graphrule looks nearly perfect (0.990 [0.990, 0.990] on ifttt-fedrule), by MRR it is below "
+        "popularity on the only list, told apart; of 4 methods by both protocols graphrule and fedgnn are first by AUC "
+        "and are last by MRR on the only data set."
     )
     assert rows(tmp_path, "protocol") == [
         ("graphrule", "0.990 [0.990, 0.990]", "0.600 [0.600, 0.600]", "0.100 [0.100, 0.100]"),
         ("popularity", "0.970 [0.970, 0.970]", "0.700 [0.700, 0.700]", "0.300 [0.300, 0.300]"),
     ]
-    assert rows(tmp_path, "protocol", 1) == [("ifttt-fedrule", "4", "-1.00 [-1.00, -1.00]", "0.80 [0.80, 0.80]")]
+    # By MRR 1, 2, 3, 4; by AUC 4, 3, 2, 1: -1. By AUC against feasible ones 2, 1, 3, 4: the ranks differ by 1, 1, 0, 0,
+    # and 1 - 6 * (1 + 1) / (4 * 15) = 0.8. Without the paper's methods two are left, too few.
+    order = "graphrule, fedgnn, popularity, graphrank"
+    assert rows(tmp_path, "protocol", 1) == [
+        ("ifttt-fedrule", order, "-1.00 [-1.00, -1.00]", "0.80 [0.80, 0.80]", "unknown")
+    ]
 
 
-def test_a_protocol_that_agrees_with_the_list_is_said_to(tmp_path):
+def test_the_order_of_the_others_may_agree_where_that_of_all_does_not(tmp_path):
+    others = [
+        ("ease", 0.5, 0.5, 0.2),
+        ("mf", 0.6, 0.5, 0.3),
+        ("graphrank", 0.7, 0.5, 0.4),
+        ("gcmc", 0.4, 0.5, 0.1),
+    ]
+    papers = [(name, 0.9, 0.5, 0.05 - 0.01 * n) for n, name in enumerate(("graphrule", "fedgnn", "fedrule"))]
+    both_protocols(tmp_path, others + papers)
+    assert said(tmp_path, "protocol") == (
+        "Of 7 methods by both protocols the paper's three are first by AUC and are last by MRR on the only data set."
+    )
+    assert rows(tmp_path, "protocol", 1)[0][-1] == "1.00 [1.00, 1.00]"
+
+
+def test_the_papers_methods_are_not_first_where_they_are_not(tmp_path):
     agreeing = [(method, mrr + 0.2, feasible, mrr) for method, _, feasible, mrr in AGAINST]
     both_protocols(tmp_path, agreeing)
     assert said(tmp_path, "protocol") == (
-        "By the paper's AUC popularity has 0.500 [0.500, 0.500] on ifttt-fedrule, and methods that rank higher by it "
-        "rank higher by MRR too: rank correlation 1.00 [1.00, 1.00]."
+        "By the paper's AUC graphrule has 0.300 [0.300, 0.300] on ifttt-fedrule, by MRR it is below popularity on the "
+        "only list, told apart; of 4 methods by both protocols graphrule and fedgnn are not first by AUC and are last "
+        "by MRR on the only data set."
     )
 
 
-def test_a_rank_correlation_of_one_seed_is_no_order(tmp_path):
-    both_protocols(
-        tmp_path, [each for each in AGAINST if each[0] != "popularity"] + [("ease", 0.9, 0.9, 0.5)], seeds=(0,)
-    )
-    assert said(tmp_path, "protocol") == (
-        "The rank correlation of methods by the paper's AUC and by MRR is -1.00 (one seed)."
-    )
-
-
-def test_a_rank_correlation_whose_interval_contains_0_shows_no_relation(tmp_path):
-    both_protocols(tmp_path, AGAINST, seeds=(0,))
-    agreeing = [(method, mrr + 0.2, feasible, mrr) for method, _, feasible, mrr in AGAINST]
-    both_protocols(tmp_path, agreeing, seeds=(1,))
-    # -1 and 1: mean 0, error 1, times 12.7 of one degree of freedom, cut off at -1 and 1.
+def test_a_network_that_is_above_popularity_is_not_said_to_be_below(tmp_path):
+    others = [("popularity", 0.9, 0.6, 0.3), ("graphrank", 0.9, 0.6, 0.5), ("mf", 0.9, 0.6, 0.1)]
+    both_protocols(tmp_path, [("graphrule", 0.99, 0.6, 0.4), *others])
+    keep(tmp_path, "graphrule", 0.3, fingerprint="e" * 16, **EXACT)
+    keep(tmp_path, "popularity", 0.2, fingerprint="e" * 16, **EXACT)
     assert said(tmp_path, "protocol").endswith(
-        "the order of methods by it shows no relation to that by MRR: rank correlation 0.00 [-1.00, 1.00]."
+        "by MRR it is below popularity on none of 2 lists; of 4 methods by both protocols graphrule is first by AUC "
+        "and is not last by MRR on the only data set."
     )
+
+
+def test_without_the_papers_methods_both_orders_are_correlated(tmp_path):
+    others = [("ease", 0.5, 0.5, 0.2), ("mf", 0.6, 0.5, 0.3), ("graphrank", 0.7, 0.5, 0.4), ("gcmc", 0.4, 0.5, 0.5)]
+    both_protocols(tmp_path, others, seeds=(0,))
+    # By AUC 2, 3, 4, 1 and by MRR 1, 2, 3, 4: 1 - 6 * (1 + 1 + 1 + 9) / 60 = -0.2
+    assert said(tmp_path, "protocol") == (
+        "The rank correlation of methods by the paper's AUC and by MRR is -0.20 (ifttt-fedrule, one seed)."
+    )
+
+
+def test_the_papers_setting_stands_beside_what_the_paper_reports(tmp_path):
+    both_protocols(tmp_path, AGAINST)
+    paper(tmp_path, "fedgnn", auc=0.88, loss=0.5, parameters={"preset": "paper"})
+    assert rows(tmp_path, "protocol", 2) == [("fedgnn", "0.880 [0.880, 0.880]", "0.907")]
 
 
 def test_three_methods_by_both_protocols_are_too_few_to_correlate(tmp_path):
@@ -418,8 +497,9 @@ def test_the_number_of_homes_is_told_by_its_two_ends(tmp_path):
         keep(tmp_path, "ease", ease, **of_size(homes))
     # 0.3 / 0.2 = 1.50, 0.2 / 0.1 = 2.00 and 0.3 / 0.25 = 1.20
     assert said(tmp_path, "homes") == (
-        "From 1,000 to 76,218 homes of wyze-synthetic the best graph method goes from 1.50 [1.50, 1.50] to 1.20 [1.20, "
-        "1.20] times the MRR of the best simple method; the intervals do not overlap."
+        "From 1,000 to 76,218 homes of wyze-synthetic the best evidence, feature or graph method goes from 1.50 [1.50, "
+        "1.50] (graphrank) to 1.20 [1.20, 1.20] (graphrank) times the MRR of the best simple method; lower by "
+        "uncorrected 95 % intervals."
     )
     assert rows(tmp_path, "homes") == [
         ("1,000", "0.300 [0.300, 0.300]", "0.200 [0.200, 0.200]"),
@@ -428,9 +508,9 @@ def test_the_number_of_homes_is_told_by_its_two_ends(tmp_path):
     ]
     graphrank = "graphrank (evidence ranking)"
     assert rows(tmp_path, "homes", 1) == [
-        ("1,000", graphrank, "1.50 [1.50, 1.50] times ease: ahead"),
-        ("10,000", graphrank, "2.00 [2.00, 2.00] times ease: ahead"),
-        ("76,218", graphrank, "1.20 [1.20, 1.20] times ease: ahead"),
+        ("1,000", graphrank, "1.50 [1.50, 1.50] times ease: ahead", NONE),
+        ("10,000", graphrank, "2.00 [2.00, 2.00] times ease: ahead", NONE),
+        ("76,218", graphrank, "1.20 [1.20, 1.20] times ease: ahead", NONE),
     ]
 
 
@@ -442,9 +522,26 @@ def test_a_method_that_was_not_run_with_the_most_homes_is_not_the_best_with_the_
         for method, mean in means.items():
             keep(tmp_path, method, mean, **of_size(homes))
     assert said(tmp_path, "homes").endswith(
-        "goes from 1.50 [1.50, 1.50] to 1.50 [1.50, 1.50] times the MRR of the best simple method; the intervals "
-        "overlap."
+        "goes from 1.50 [1.50, 1.50] (graphrank) to 1.50 [1.50, 1.50] (graphrank) times the MRR of the best simple "
+        "method; no change is shown."
     )
+
+
+def test_with_one_seed_a_change_with_the_number_of_homes_is_not_told(tmp_path):
+    for homes, graphrank in ((1000, 0.3), (2000, 0.2)):
+        keep(tmp_path, "graphrank", graphrank, seeds=(0,), **of_size(homes))
+        keep(tmp_path, "ease", 0.2, seeds=(0,), **of_size(homes))
+    assert said(tmp_path, "homes").endswith("; one seed, no test.")
+    keep(tmp_path, "graphrank", 0.3, seeds=(0,), **of_size(2000))
+    assert said(tmp_path, "homes").endswith("; no change is shown (one seed).")
+
+
+def test_a_size_that_only_simple_methods_were_run_with_is_no_end(tmp_path):
+    for homes in (1000, 2000, 76_218):
+        keep(tmp_path, "ease", 0.2, **of_size(homes))
+    for homes in (1000, 2000):
+        keep(tmp_path, "graphrank", 0.3, **of_size(homes))
+    assert said(tmp_path, "homes").startswith("From 1,000 to 2,000 homes of wyze-synthetic the best evidence, ")
 
 
 def test_without_simple_methods_the_number_of_homes_is_told_of_one_method(tmp_path):
@@ -452,7 +549,7 @@ def test_without_simple_methods_the_number_of_homes_is_told_of_one_method(tmp_pa
         keep(tmp_path, "graphrank", mean, **of_size(homes))
     assert said(tmp_path, "homes") == (
         "From 1,000 to 2,000 homes of wyze-synthetic the MRR of graphrank goes from 0.300 [0.300, 0.300] to 0.200 "
-        "[0.200, 0.200]; the intervals do not overlap."
+        "[0.200, 0.200]; lower by uncorrected 95 % intervals."
     )
 
 
@@ -474,12 +571,12 @@ def test_small_and_large_homes_are_those_with_enough_hidden_rules(tmp_path):
     # Of two seeds, homes of 3-5 devices have 10 hidden rules, fewer than 30. 0.2 / 0.6 = 0.33, 0.6 / 0.5 = 1.20 and
     # 0.2 / 0.1 = 2.00.
     assert said(tmp_path, "home-size") == (
-        "In large homes the best method's MRR is 0.33 [0.33, 0.33] (wyze-synthetic) times that in small homes: lower "
-        "on the only data set."
+        "In large homes the best method's MRR, with orphans, is 0.33 [0.33, 0.33] (wyze-synthetic, over 20 against 1-2 "
+        "devices) times that in small homes: by uncorrected 95 % intervals lower on the only data set."
     )
     assert rows(tmp_path, "home-size") == [
-        ("wyze-synthetic", "1-2", "graphrank 0.600 [0.600, 0.600]", "1.20 [1.20, 1.20] times ease"),
-        ("wyze-synthetic", "more than 20", "graphrank 0.200 [0.200, 0.200]", "2.00 [2.00, 2.00] times ease"),
+        ("wyze-synthetic", "1-2", "40", "graphrank 0.600 [0.600, 0.600]", "1.20 [1.20, 1.20] times ease"),
+        ("wyze-synthetic", "over 20", "60", "graphrank 0.200 [0.200, 0.200]", "2.00 [2.00, 2.00] times ease"),
     ]
 
 
@@ -488,11 +585,11 @@ def test_unseen_rules_have_a_best_method_of_their_own(tmp_path):
         in_slices(tmp_path, method, mean, {("seen", "mrr, all"): (60, seen), ("unseen", "mrr, all"): (20, unseen)})
     # 20 of 80 are 25 %.
     assert said(tmp_path, "unseen-rules") == (
-        "No training home has 25 % of the hidden rules; the best of 2 methods finds them with an MRR of 0.0500 "
-        "[0.0500, 0.0500] (wyze-synthetic)."
+        "25 % of hidden rules occur in no training home; the best of 2 methods on them has an MRR of 0.0500 [0.0500, "
+        "0.0500] (wyze-synthetic, 40 rules over 2 seeds)."
     )
     assert rows(tmp_path, "unseen-rules") == [
-        ("wyze-synthetic", "25 %", "graphrule 0.0500 [0.0500, 0.0500]", "0.200 [0.200, 0.200]")
+        ("wyze-synthetic", "25 %", "40", "graphrule 0.0500 [0.0500, 0.0500]", "0.200 [0.200, 0.200]")
     ]
 
 
@@ -501,8 +598,8 @@ def test_homes_not_seen_in_training_have_a_sentence_of_their_own(tmp_path):
         keep(tmp_path, "graphrank", graphrank, split={"split": split}, **EXACT)
         keep(tmp_path, "ease", 0.2, split={"split": split}, **EXACT)
     assert said(tmp_path, "new-homes") == (
-        "In homes not seen in training the best graph method is ahead of the best simple method on the only list (1.50 "
-        "[1.50, 1.50] times its MRR)."
+        "In homes not seen in training the best evidence, feature or graph method (graphrank) is ahead of the best "
+        "simple method on the only list (1.50 [1.50, 1.50] times its MRR)."
     )
     assert rows(tmp_path, "new-homes")[0][0] == "wyze-synthetic, 40 homes, 2 seeds"
 
@@ -512,6 +609,14 @@ def test_new_homes_are_told_with_the_options_of_their_data(tmp_path):
         where = {"track": "instances", "options": {"preset": "public"}, "split": {"split": "new_homes"}}
         keep(tmp_path, method, mean, **where, **EXACT)
     assert rows(tmp_path, "new-homes")[0][0] == "single devices of wyze-synthetic (preset=public), 40 homes, 2 seeds"
+    for method, mean in (("graphrank", 0.3), ("ease", 0.2), ("mf", 0.1)):
+        keep(tmp_path, method, mean, track="instances", split={"split": "new_homes"}, **EXACT)
+    # Homes of other counts are another data set, though the name is the same.
+    assert "on 2 of 2 lists (" in said(tmp_path, "new-homes")
+    assert [row[0] for row in rows(tmp_path, "new-homes")] == [
+        "single devices of wyze-synthetic, 40 homes, 2 seeds",
+        "single devices of wyze-synthetic (preset=public), 40 homes, 2 seeds",
+    ]
 
 
 def test_what_remains_open_is_what_the_best_list_misses(tmp_path):
@@ -522,18 +627,27 @@ def test_what_remains_open_is_what_the_best_list_misses(tmp_path):
     # 10 of 40 homes: 25 %. The same homes with each seed, so the error is that of 40 homes:
     # sqrt(40 / 39 * 40 * 0.25 * 0.75 / 40^2) = 0.0693, times 2.02 is 0.14.
     assert said(tmp_path, "open") == (
-        "In ten recommendations the best method misses 25 % [11, 39] (wyze-synthetic) of hidden rules; the best of 2 "
-        "methods misses 80 % [80, 80] of those unseen in training."
+        "In ten recommendations the best method misses 25 % [11, 39] (wyze-synthetic) of the hidden rules that count "
+        "in its list; the best of 2 methods misses 80 % [80, 80] of hidden rules that no training home has."
     )
-    assert rows(tmp_path, "open") == [("wyze-synthetic", "graphrank 25 % [11, 39]", "graphrank 80 % [80, 80]")]
+    assert rows(tmp_path, "open") == [("wyze-synthetic", "none", "graphrank 25 % [11, 39]", "graphrank 80 % [80, 80]")]
+
+
+def test_hidden_rules_with_an_orphan_are_said_to_be_left_out_of_closed_lists(tmp_path):
+    closed = {"mrr, closed": [0.5] * HOMES, "hr@10, closed": [1.0] * HOMES, "n_hidden, closed": [1] * HOMES}
+    counts = {"homes": HOMES, "devices": 100, "devices without rules": 0}
+    keep(tmp_path, "graphrank", closed, counts=counts, summary={"hidden": 50.0, "hidden, closed": 40.0})
+    # 10 of 50 hidden rules.
+    assert rows(tmp_path, "open") == [("wyze-synthetic", "20 %", "graphrank 0 % [0, 0]")]
 
 
 def test_without_unseen_rules_what_is_missed_stands_alone(tmp_path):
     keep(tmp_path, "graphrank", {"mrr": [0.5] * HOMES, "hr@10": [1.0] * 30 + [0.0] * 10})
     assert said(tmp_path, "open") == (
-        "In ten recommendations the best method misses 25 % [11, 39] (wyze-synthetic) of hidden rules."
+        "In ten recommendations the best method misses 25 % [11, 39] (wyze-synthetic) of the hidden rules that count "
+        "in its list."
     )
-    assert rows(tmp_path, "open") == [("wyze-synthetic", "graphrank 25 % [11, 39]")]
+    assert rows(tmp_path, "open") == [("wyze-synthetic", "none", "graphrank 25 % [11, 39]")]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from reports.figures import ranking as breakdown
 from reports.inputs import Inputs
@@ -53,8 +54,17 @@ def test_a_slice_in_which_one_seed_has_no_number_has_no_dot_of_the_others():
 def test_a_best_method_is_named_where_there_are_rules_enough_to_say_so():
     runs = sliced("ease", small=(30, 0.5), unseen=(2, 0.1)), sliced("mf", small=(30, 0.4), unseen=(2, 0.3))
     caption = breakdown.sizes(Inputs(runs)).about.caption
-    assert "the best are ease (0.500) in homes with 1-2 devices (30 hidden rules)." in caption
+    assert "of the 2 methods shown the best are ease (0.500) in homes with 1-2 devices (30 hidden rules)." in caption
     assert caption.endswith("Too few hidden rules to name the best: on unseen rules (2).")
+
+
+def test_slices_are_of_open_lists_where_those_of_the_leaderboard_are_closed():
+    counts = {"homes": 40, "devices": 100, "devices without rules": 0}
+    drawing = breakdown.sizes(Inputs((replace(sliced("ease"), counts=counts),)))
+    assert [block.heading for block in drawing.layout.blocks] == ["wyze-synthetic, 40 homes: 1 seed"]
+    assert "With orphans, devices without a known rule: lists of wyze-synthetic are not closed here." in (
+        drawing.about.caption
+    )
 
 
 def test_it_is_said_where_every_hidden_rule_was_seen():
